@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 CROWD := -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup run test test-heavy test-all conformance fuzz-promql check fix golden bench lock peers clean
+.PHONY: help setup kernels run test test-heavy test-all conformance fuzz-promql check fix golden bench lock peers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -17,26 +17,27 @@ $(STAMP): requirements.lock pyproject.toml demo/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . -e demo
-	@echo "compiling kernels, once: about a minute on two cores"
-	@$(BIN)/python -m lakerunner.services.warm
 	@touch $@
+
+kernels: setup ## compile what is compiled at the first start otherwise
+	@$(BIN)/python -m lakerunner.services.warm
 
 run: setup ## start everything with demo data and keep it running (Ctrl-C stops)
 	$(BIN)/lakerunner demo --home .lakerunner
 
-test: setup ## the tests, in as many processes as there are cores (four at most)
+test: kernels ## the tests, in as many processes as there are cores (four at most)
 	$(BIN)/pytest -m "not slow and not heavy" $(CROWD)
 
-test-heavy: setup ## what takes longer: whole lakes started and killed, Spark sessions; CI runs it after `make test`
+test-heavy: kernels ## what takes longer: whole lakes started and killed, Spark sessions; CI runs it after `make test`
 	$(BIN)/pytest -m "heavy and not slow" $(CROWD)
 
-test-all: setup ## all tests, the slow ones too, on newly drawn examples
+test-all: kernels ## all tests, the slow ones too, on newly drawn examples
 	EXAMPLES=random $(BIN)/pytest
 
-conformance: setup ## scripts of load and eval through the engine; SCRIPTS="FILE-OR-FOLDER ..." for others
+conformance: kernels ## scripts of load and eval through the engine; SCRIPTS="FILE-OR-FOLDER ..." for others
 	@CALLER=$(PWD) PYTHONPATH=tests $(BIN)/python -m conformance.run $(SCRIPTS)
 
-fuzz-promql: setup ## random queries beside a real Prometheus (make peers); QUERIES=10000 SEED=1 HTTP= NAMES=
+fuzz-promql: kernels ## random queries beside a real Prometheus (make peers); QUERIES=10000 SEED=1 HTTP= NAMES=
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.promql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) $(if $(HTTP),--http) $(if $(NAMES),--names-at-once)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
@@ -50,10 +51,10 @@ fix: setup ## format and mend what ruff can mend
 	$(BIN)/ruff format src demo tests bench
 	$(BIN)/ruff check --fix src demo tests bench
 
-golden: setup ## rewrite the golden files; read the diff
+golden: kernels ## rewrite the golden files; read the diff
 	GOLDEN=rewrite $(BIN)/pytest tests/lakeql tests/plan tests/promql tests/pipeline/test_inputs_golden.py -k golden
 
-bench: setup ## every benchmark, ratios in one run
+bench: kernels ## every benchmark, ratios in one run
 	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 lock: ## requirements.lock anew from pyproject.toml (needs uv)

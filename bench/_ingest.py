@@ -27,10 +27,10 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
-from lakerunner.pipeline import segments
+from lakerunner.pipeline import make_segments as segments
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group
-from lakerunner.pipeline.java import java_home
-from lakerunner.pipeline.job import warm
+from lakerunner.pipeline.job import start_workers
+from lakerunner.pipeline.jvm import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 from lakerunner.pipeline.unpack import unpack
 from lakerunner_demo.shop import Batch, Shop
@@ -43,7 +43,7 @@ Columns = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Bench:
-    """`batches` makes raw files until it has given so many records, or a few more. `columns_of` is what one writes
+    """`batches` makes raw files until they hold the requested number of records. `columns_of` is what one writes
     first: each field of each record of a request appended to the list of its column, `timestamp` among them.
     `targets` are the least speed against upb and the most time against Arrow. `ending` is that of the raw files."""
 
@@ -57,7 +57,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Input:
-    """The box of raw files, their records and their size unpacked."""
+    """Return the box of raw files, the number of their records and their size unpacked."""
 
     box: IngestBox
     address: StoreAddress
@@ -66,7 +66,7 @@ class Input:
 
 
 def until(batches: Iterator[Batch], records: int) -> Iterator[Batch]:
-    """Batches until they hold so many records."""
+    """Yield batches until they hold this many records."""
     for batch in batches:
         yield batch
         records -= batch.records
@@ -90,7 +90,7 @@ def write_input(bench: Bench, address: StoreAddress, records: int) -> Input:
 
 
 def upb_loop(bench: Bench, given: Input) -> int:
-    """What one writes first, file by file; the number of records."""
+    """Decode file by file as a first version would; return the number of records."""
     store = shared_store(given.address)
     count = 0
     for source in given.box.sources:
@@ -121,7 +121,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def run(bench: Bench, records: int, repeat: int, directory: Path) -> dict[str, float]:
-    """Records per second of each way."""
+    """Return the records per second of each way."""
     (directory / "store").mkdir()
     given = write_input(bench, StoreAddress((directory / "store").as_uri()), records)
     box, address = given.box, given.address
@@ -133,8 +133,8 @@ def run(bench: Bench, records: int, repeat: int, directory: Path) -> dict[str, f
     home = java_home(os.environ, directory / "java")
     spark = open_session(SparkSettings("local[1]", (), "1g", home, directory / "spark"), "bench")
     try:
-        warm(spark)
-        segments.warm()
+        start_workers(spark)
+        segments.warm_ingest()
         best, stored = measure(
             {
                 "spark": lambda: ingest_box(spark, box, address, LIMITS),
@@ -159,13 +159,13 @@ def run(bench: Bench, records: int, repeat: int, directory: Path) -> dict[str, f
 
 
 def stored_by(result: BoxResult) -> dict[str, int]:
-    """Bytes of the segments, and of the files beside them."""
+    """Return the bytes of the segments and of their side files."""
     beside = sum(size for segment in result.segments for size in segment.statistics["side_bytes"].values())
     return {"segments": sum(segment.bytes for segment in result.segments), "beside": beside}
 
 
 def measure(ways: dict[str, Callable[[], Any]], records: int, repeat: int) -> tuple[dict[str, float], dict[str, int]]:
-    """The best time of each way, and what was stored; every answer is checked."""
+    """Return the best time of each way and what it stored; check every result."""
     best: dict[str, float] = {}
     stored: dict[str, int] = {}
     made = set()
@@ -185,7 +185,7 @@ def measure(ways: dict[str, Callable[[], Any]], records: int, repeat: int) -> tu
 
 
 def main(bench: Bench) -> dict[str, float]:
-    """Records per second of each way."""
+    """Return the records per second of each way."""
     pa.set_cpu_count(1)  # as in a Spark task: figures are per core
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=400_000)

@@ -33,9 +33,9 @@ from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
-from lakerunner.services.follow_up import committed
+from lakerunner.services.outbox import commit_messages
 from lakerunner_demo.shop import Shop
 from servers.lake import lakerunner
 
@@ -57,7 +57,7 @@ TENDING = {
 
 @dataclass(frozen=True)
 class BenchLake:
-    """`segments` are the live ones, in the order in which they were ingested."""
+    """A lake to measure. `segments` are the live ones, in the order in which they were ingested."""
 
     directory: Path
     store: LocalStore
@@ -75,7 +75,7 @@ class BenchLake:
 
 @contextmanager
 def bench_lake(directory: Path, rows: int) -> Iterator[BenchLake]:
-    """As ingest left it."""
+    """Open the lake as ingest left it."""
     _made(directory, rows)
     with _indexed(directory, _ingested(directory)) as (index, _):
         yield _lake(directory, index)
@@ -83,7 +83,7 @@ def bench_lake(directory: Path, rows: int) -> Iterator[BenchLake]:
 
 @contextmanager
 def tended_lake(directory: Path) -> Iterator[BenchLake]:
-    """The lake that `bench_lake` made there, after it has tended itself."""
+    """Open the lake of `bench_lake` after compaction has finished."""
     own = directory / "tended"
     if not (own / "store").exists():
         shutil.copytree(directory / "store", own / "copying", copy_function=os.link)
@@ -108,7 +108,7 @@ def _indexed(directory: Path, segments: tuple[Segment, ...]) -> Iterator[tuple[I
         index.migrate()
         if index.organizations.find(str(ORGANIZATION)) is None:
             index.organizations.create(DEFAULT_ORGANIZATION)
-            index.commit(Commit(segments, (), (), messages=committed(segments)))
+            index.commit(Commit(segments, (), (), messages=commit_messages(segments)))
         yield index, url
     finally:
         index.close()
@@ -172,7 +172,7 @@ def _hour(work: tuple[Path, int, int]) -> list[Segment]:
 
 
 def _unsorted(directory: Path, segments: list[Segment]) -> None:
-    """The same rows as they arrived, in DuckDB's own row groups: what a plain COPY of the records would be."""
+    """Write the same rows in the order of arrival, in DuckDB's own row groups, as a plain COPY would."""
     (directory / "unsorted").mkdir(exist_ok=True)
     connection = duckdb.connect()
     for number, segment in enumerate(segments):

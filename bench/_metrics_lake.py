@@ -23,8 +23,8 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.local import LocalStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 SECOND_NS = 1_000_000_000
@@ -80,7 +80,7 @@ def _segment(work: tuple[Path, int]) -> list[Segment]:
 
 
 def _template() -> tuple[Any, Any, Any]:
-    """One request of all pods, and where in it the times and values of its points stand."""
+    """Build one request of all pods, with the offsets of the times and values of its points."""
     request = ExportMetricsServiceRequest()
     numbers = iter(range(SERIES))
     for pod in range(PODS):

@@ -32,7 +32,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 
 OPENING_MS = 1_767_225_600_000  # 2026-01-01
 HOUR_MS, STEP_MS, HOURS = 3_600_000, 30_000, 24
@@ -60,7 +60,7 @@ class SampleLake:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of lakerunner's processes over this lake."""
+        """Return the settings of Lakerunner's processes over this lake."""
         return {"DATABASE_URL": self.database_url, "LAKERUNNER_STORE": (self.directory / "store").resolve().as_uri()}
 
 
@@ -81,7 +81,7 @@ def sample_lake(directory: Path, series: int, hours: int = HOURS) -> Iterator[Sa
 
 @contextmanager
 def indexed(directory: Path, segments: Sequence[Segment]) -> Iterator[SampleLake]:
-    """These segments in a PostgreSQL of their own, as long as the context lasts."""
+    """Index these segments in a PostgreSQL of their own, for the time of the context."""
     with EmbeddedPostgres(directory / "postgres") as url:
         index = Index.open(url, connections=2)
         try:
@@ -96,7 +96,7 @@ def indexed(directory: Path, segments: Sequence[Segment]) -> Iterator[SampleLake
 
 
 def load_prometheus(url: str, series: int) -> None:
-    """All requests, and until Prometheus has cut them into blocks."""
+    """Send all requests and wait until Prometheus has cut them into blocks."""
     with httpx.Client(timeout=_LOAD_SECONDS) as client:
         for hour in range(HOURS):
             body = pa.compress(request(series, hour), codec="snappy", asbytes=True)
@@ -114,7 +114,7 @@ def load_prometheus(url: str, series: int) -> None:
 
 
 def request(series: int, hour: int) -> bytes:
-    """The hour's samples of all series, series by series."""
+    """Return the samples of one hour, series by series."""
     named = [counter(number) for number in range(series)]
     for number in range(BUCKETED):
         own = {"job": f"service-{number % JOBS}", "instance": f"10.0.0.{number}:9100"}
@@ -123,13 +123,13 @@ def request(series: int, hour: int) -> bytes:
 
 
 def written(named: Iterable[dict[str, str]], times: Any, values: Any) -> bytes:
-    """A request with these samples of series of these labels."""
+    """Build a request with these samples of the series with these labels."""
     blocks = zip(named, _samples(times, values), strict=True)
     return b"".join(delimited(_ONE, _labels(labels) + samples) for labels, samples in blocks)
 
 
 def counter(number: int) -> dict[str, str]:
-    """The labels of series n of `m`."""
+    """Return the labels of series n of `m`."""
     instance = number // 7
     own = {"job": f"service-{instance % JOBS}", "instance": f"10.0.{instance // 250}.{instance % 250}:9100"}
     return {"__name__": "m", **own, "path": f"/api/{number % 7}", "zone": "abc"[instance % 3]}
@@ -143,7 +143,7 @@ def _labels(named: dict[str, str]) -> bytes:
 
 
 def _values(series: int, hour: int) -> Any:
-    """Counters that rise by less than 40 a sample; one in a hundred begins anew with each hour."""
+    """Counters that rise by less than 40 a sample; one in a hundred is reset every hour."""
     chance = np.random.default_rng(hour)
     before = np.where(np.arange(series) % 100 == 0, 0, hour * PER_HOUR * 40)
     counters = before[:, None] + np.cumsum(chance.integers(0, 40, (series, PER_HOUR)), axis=1)
@@ -153,7 +153,7 @@ def _values(series: int, hour: int) -> Any:
 
 
 def _samples(times: Any, values: Any) -> list[bytes]:
-    """The samples of each series, as a request has them: all times take the same number of bytes."""
+    """Encode the samples of each series as in a request: all times take the same number of bytes."""
     stamps = np.frombuffer(b"".join(varint(int(at)) for at in times), np.uint8).reshape(len(times), -1)
     head = delimited(_TWO, bytes(10 + stamps.shape[1]))[:2] + tag(1, FIXED64)
     out = np.zeros((*values.shape, len(head) + 9 + stamps.shape[1]), np.uint8)

@@ -35,15 +35,15 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Scan, id_column
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.account import Account
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from lakerunner_demo.shop import Shop
@@ -88,7 +88,7 @@ def made(store: ObjectStore, rows: int) -> list[Segment]:
 
 
 def whole(store: ObjectStore, segments: list[Segment], directory: Path) -> float:
-    """The time to fetch all of them, as the cache would."""
+    """Return the time to fetch all segments whole, with the cache's own requests."""
     began = time.perf_counter()
     cache = SegmentCache(store, directory, 1 << 34)
     everything = replace(SCAN, columns=("message", "attributes", "resource_attrs", "trace_id"))
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def ask_twice(store: ObjectStore, sandboxes: Sandboxes, asked: Asked, segments: list[Segment]) -> list[Account]:
-    """With an empty cache, and again."""
+    """Measure with an empty cache, then again."""
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as directory:
         cache = SegmentCache(store, Path(directory, "cache"), 1 << 34)
         worker = QueryWorker(cache, sandboxes)
@@ -145,7 +145,7 @@ def report(asked: Asked, account: Account, size: int, seconds: tuple[float, floa
 
 
 def needles(store: ObjectStore, segment: Segment, directory: Path) -> tuple[str, str]:
-    """The end of the longest message, and a trace id."""
+    """Return the end of the longest message, and a trace id."""
     path = directory / "one.parquet"
     path.write_bytes(store.get(segment.path, max_bytes=segment.bytes))
     messages, traces = pq.read_table(path, columns=["message", "trace_id"]).columns

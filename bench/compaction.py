@@ -50,7 +50,7 @@ BATCHES: dict[str, Callable[[Shop, int], Any]] = {
 
 
 def write_input(signal: str, rows: int, count: int, address: StoreAddress) -> CompactWork:
-    """So many rows as about so many segments, each of the rows of a while."""
+    """Write the rows as about `count` segments, each of consecutive rows."""
     store = shared_store(address)
     shop = Shop(seed=7, start_ns=OPENING_NS, rate=500)
     sources = []
@@ -102,13 +102,13 @@ WAYS = {"lakerunner": by_lakerunner, "pyarrow": by_pyarrow, "duckdb": by_duckdb}
 
 
 def memory_of(name: str) -> int:
-    """Bytes of this process: VmRSS now, VmHWM at most."""
+    """Return a memory figure of this process in bytes: VmRSS is now, VmHWM the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
 def turn(way: str, given: Path, memory: int) -> None:
-    """One way in this process; what it took goes out as JSON."""
+    """Run one way in this process and print what it took as JSON."""
     pa.set_cpu_count(1)
     work, address = pickle.loads(given.read_bytes())
     small = replace(work, segments=work.segments[:2])  # code is loaded and compiled before the clock runs

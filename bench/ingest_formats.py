@@ -26,9 +26,10 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.protobuf import varint
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import Raw, make_segments, warm
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from lakerunner.pipeline.warm import warm_ingest
 from lakerunner_demo.shop import Shop
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
@@ -36,7 +37,7 @@ Record = dict[str, Any]
 
 
 def shop_records(count: int) -> list[Record]:
-    """The demo shop's logs as flat records."""
+    """Return the demo shop's logs as flat records."""
     found: list[Record] = []
     for batch in Shop(seed=7, start_ns=OPENING_NS, rate=500).bulk_logs(count, per_file=8192):
         for resource_logs in ExportLogsServiceRequest.FromString(batch.data).resource_logs:
@@ -72,12 +73,12 @@ def otlp(records: list[Record]) -> bytes:
 def _request(records: list[Record]) -> Any:
     # Transcoded, so that all formats say the same; written anew by protobuf.
     return ExportLogsServiceRequest.FromString(
-        TRANSCODERS["jsonl"]("logs", memoryview(json_lines(records)), GUESSED).whole()
+        TRANSCODERS["jsonl"]("logs", memoryview(json_lines(records)), GUESSED).require_complete()
     )
 
 
 def otlp_json(records: list[Record]) -> bytes:
-    """Requests of a thousand records, one per line, ids as hex."""
+    """Write requests of a thousand records, one per line, with ids as hex."""
     lines = []
     for start in range(0, len(records), 1000):
         value = MessageToDict(_request(records[start : start + 1000]))
@@ -128,7 +129,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 def loki_json(records: list[Record]) -> bytes:
-    """Pushes of a thousand lines."""
+    """Write Loki pushes of a thousand lines."""
     frames = []
     for start in range(0, len(records), 1000):
         streams: dict[str, list[Any]] = {}
@@ -144,12 +145,11 @@ def loki_json(records: list[Record]) -> bytes:
 
 
 def loki_protobuf(records: list[Record]) -> bytes:
-    """The same, through the message that the transcoder reads with."""
-    from lakerunner.pipeline.transcode.framed import frames
-    from lakerunner.pipeline.transcode.loki import _push_request
+    """Write the same pushes as the protobuf message that the transcoder reads."""
+    from lakerunner.pipeline.transcode.loki import _push_request, split_frames
 
     out = []
-    for _, message in frames(memoryview(loki_json(records))):
+    for _, message in split_frames(memoryview(loki_json(records))):
         push = _push_request()()
         for stream in orjson.loads(message)["streams"]:
             target = push.streams.add(labels=f'{{service="{stream["stream"]["service"]}"}}'.encode())
@@ -164,7 +164,7 @@ def loki_protobuf(records: list[Record]) -> bytes:
 
 
 def plain_text(records: list[Record]) -> bytes:
-    """Lines as loggers write them: time, level, message."""
+    """Write lines as loggers do: time, level, message."""
     lines = []
     for record in records:
         seconds, nanos = divmod(record["timestamp"], 10**9)
@@ -187,11 +187,11 @@ WRITERS: dict[str, Callable[[list[Record]], bytes]] = {
 
 
 def ingest(name: str, data: bytes) -> tuple[float, float]:
-    """(seconds of transcoding, seconds of everything); exits where rows are missing."""
+    """Return (seconds of transcoding, seconds in all); exit if rows are missing."""
     started = time.process_time()
     content = memoryview(data)
     if name in TRANSCODERS:
-        content = memoryview(TRANSCODERS[name]("logs", content, GUESSED).whole())
+        content = memoryview(TRANSCODERS[name]("logs", content, GUESSED).require_complete())
     transcoded = time.process_time() - started
     source = SourceObject("bench", f"x.{name}", "etag", len(data), OPENING_NS)
     made = make_segments(LOGS, DEFAULT_ORGANIZATION.id, "bench", [Raw(source, content)], lambda _path, _data: None)
@@ -212,7 +212,7 @@ def main() -> None:
     records = shop_records(options.records)
     files = {name: write(records) for name, write in WRITERS.items()}
     ingest.expected = len(records)  # type: ignore[attr-defined]
-    warm()
+    warm_ingest()
     best: dict[str, tuple[float, float]] = {}
     for _ in range(options.repeat):
         for name, data in files.items():

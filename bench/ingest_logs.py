@@ -13,7 +13,7 @@ PER_FILE = 8192
 
 
 def columns_of(request: Any) -> Columns:
-    """Each field of each record appended to the list of its column."""
+    """Append each field of each record to the list of its column."""
     columns: Columns = defaultdict(list)
     for resource_logs in request.resource_logs:
         resource = attributes(resource_logs.resource.attributes)

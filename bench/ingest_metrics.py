@@ -20,7 +20,7 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import SECOND_NS
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner_demo.shop import Batch, Shop
 
 EXPORT_NS = 15 * SECOND_NS
@@ -31,7 +31,7 @@ ROUTES = ("/cart", "/checkout", "/search", "/item/{id}")
 
 
 class Fleet:
-    """The pods' totals so far."""
+    """Keep the pods' totals so far."""
 
     def __init__(self, histograms: int = HISTOGRAMS, gauges: int = GAUGES) -> None:
         self._chance = random.Random(7)
@@ -40,7 +40,7 @@ class Fleet:
         self._histograms, self._gauges = histograms, gauges
 
     def export(self, at_ns: int) -> tuple[bytes, int]:
-        """One request of all pods, and how many points it has."""
+        """Build one request of all pods; return it with the number of its points."""
         request = ExportMetricsServiceRequest()
         for pod in range(PODS):
             resource_metrics = request.resource_metrics.add()
@@ -100,7 +100,7 @@ def batches(_: Shop, records: int) -> Iterator[Batch]:
 
 
 def columns_of(request: Any) -> Columns:
-    """Each field of each point appended to the list of its column."""
+    """Append each field of each point to the list of its column."""
     columns: Columns = defaultdict(list)
     for resource_metrics in request.resource_metrics:
         resource = attributes(resource_metrics.resource.attributes)
@@ -133,7 +133,7 @@ def columns_of(request: Any) -> Columns:
 
 
 def storage() -> None:
-    """Counters that every pod exports every 15 s for an hour."""
+    """Build the counters that every pod exports every 15 s for an hour."""
     fleet, raws, raw_bytes = Fleet(histograms=0, gauges=0), [], 0
     for number in range(EXPORTS_PER_HOUR):
         data, _ = fleet.export(OPENING_NS + number * EXPORT_NS)

@@ -25,7 +25,7 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.protobuf import DELIMITED, FIXED64, VARINT, delimited, tag, varint
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner_demo.shop import Batch, Shop
 
 SERIES, PER_REQUEST, REQUESTS_PER_FILE = 4_000, 2_000, 10
@@ -74,7 +74,7 @@ def fleet(series: int) -> Iterator[Series]:
 
 
 def writer(form: str, series: Sequence[Series]) -> Callable[[int, Sequence[float]], bytes]:
-    """Makes requests with one sample of each of these series, framed: of its time in ms and its values."""
+    """Build framed requests with one sample of each series, from a time in ms and values."""
     symbols = {"": 0}
     parts = []
     for labels, kind in series:
@@ -99,7 +99,7 @@ def writer(form: str, series: Sequence[Series]) -> Callable[[int, Sequence[float
 
 
 def scrapes(form: str) -> Iterator[bytes]:
-    """Requests. Counters and buckets grow by whole numbers, gauges wander in steps of a hundredth."""
+    """Yield requests. Counters and buckets grow by whole numbers, gauges move in steps of a hundredth."""
     chance, everyone = random.Random(7), list(fleet(SERIES))
     rates = [chance.randrange(1, 50) for _ in everyone]
     parts = [slice(start, start + PER_REQUEST) for start in range(0, SERIES, PER_REQUEST)]
@@ -127,7 +127,7 @@ def batches(form: str) -> Callable[[Shop, int], Iterator[Batch]]:
 
 
 class Frames:
-    """The requests of a file, by protobuf."""
+    """Decode the requests of a file by protobuf."""
 
     def __init__(self, form: str) -> None:
         file = descriptor_pb2.FileDescriptorProto(name=f"{form}.proto", package=form, syntax="proto3")
@@ -162,7 +162,7 @@ class Frames:
 
 
 def columns_of_1_0(requests: list[Any]) -> Columns:
-    """Each field of each sample appended to the list of its column."""
+    """Append each field of each sample to the list of its column."""
     columns: Columns = defaultdict(list)
     for request in requests:
         for series in request.timeseries:
@@ -191,7 +191,7 @@ def columns_of_2_0(requests: list[Any]) -> Columns:
 
 
 def storage() -> None:
-    """Counters that Prometheus scrapes every 15 s for an hour, as those of ingest_metrics.py."""
+    """Build counters that Prometheus scrapes every 15 s for an hour, as in ingest_metrics.py."""
     chance, everyone = random.Random(7), [one for one in fleet(3 * PODS * COUNTERS) if one[1] == 1]
     write, totals, raws = writer("prw1", everyone), [0] * len(everyone), []
     for number in range(EXPORTS_PER_HOUR):
@@ -209,7 +209,7 @@ def storage() -> None:
 
 
 def logs_per_second() -> float:
-    """What the upb loop over logs does on this core."""
+    """Return the speed of the upb loop over logs on this core."""
     requests = [batch.data for batch in Shop(seed=7, start_ns=OPENING_NS, rate=500).bulk_logs(LOGS, per_file=LOGS)]
     best, _ = min(
         timed(lambda: [ingest_logs.columns_of(ExportLogsServiceRequest.FromString(one)) for one in requests])

@@ -17,8 +17,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from _ingest import LIMITS, Bench, Input, rows_of, timed, write_input
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import ingest_box
-from lakerunner.pipeline.java import java_home
-from lakerunner.pipeline.job import warm
+from lakerunner.pipeline.job import start_workers
+from lakerunner.pipeline.jvm import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 
 MASTERS = ("local[1]", "local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]")
@@ -35,7 +35,7 @@ def best_seconds(master: str, given: Input, repeat: int, directory: Path) -> flo
     home = java_home(os.environ, directory / "java")
     spark = open_session(SparkSettings(master, (), "1g", home, directory / "spark"), "bench")
     try:
-        warm(spark)
+        start_workers(spark)
         times = []
         for _ in range(repeat):
             seconds, result = timed(lambda: ingest_box(spark, given.box, given.address, LIMITS))

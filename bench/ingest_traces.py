@@ -20,7 +20,7 @@ def batches(shop: Shop, records: int) -> Iterator[Batch]:
 
 
 def columns_of(request: Any) -> Columns:
-    """Each field of each span appended to the list of its column."""
+    """Append each field of each span to the list of its column."""
     columns: Columns = defaultdict(list)
     for resource_spans in request.resource_spans:
         resource = attributes(resource_spans.resource.attributes)

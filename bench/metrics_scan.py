@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from _metrics_lake import MetricsLake, metrics_lake
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.promql.operators import Selection
+from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.segment_cache.cache import SegmentCache
 
 COLUMNS = ["timestamp", "value", "int_value"]
 RUNS = 7

@@ -35,7 +35,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from servers.lake import query_api
 
 SAMPLES, PER_SEGMENT = 10, 100_000
@@ -46,7 +46,7 @@ RANGE = {"start": str(END - 120), "end": str(END), "step": "30"}
 
 
 def _segment(work: tuple[Path, int, int]) -> list[Segment]:
-    """Each series rises by 3 with each sample."""
+    """Build series that rise by 3 with each sample."""
     directory, first, end = work
     values = np.tile(3.0 * np.arange(SAMPLES), (end - first, 1))
     data = written(map(counter, range(first, end)), OPENING_MS + np.arange(SAMPLES) * STEP_MS, values)
@@ -71,7 +71,7 @@ def made(directory: Path, series: int) -> tuple[Segment, ...]:
 
 
 class Memory:
-    """What a process has of it, in MB, and the most it had since the last look."""
+    """Return the memory of a process in MB, now and at most since the last call."""
 
     def __init__(self, process: int) -> None:
         self._status = Path(f"/proc/{process}/status")

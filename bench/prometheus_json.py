@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from lakerunner.api.formats.prometheus_json import result_json
+from lakerunner.api.formats.series_json import result_json
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.query.series_answer import Group
+from lakerunner.query.series_answer import StepGroup
 from lakerunner.series.values import Steps, Vector
 
 BEGAN_MS = 1_435_781_430_781
@@ -42,7 +42,7 @@ def main() -> None:
     kinds = {"rates": chance.random(shape) * 1e3, "counts": whole, "gauges": whole // 100_000 + 0.25}
     print(f"{shape[0] * shape[1]:,} points")
     for name, values in kinds.items():
-        group = Group(steps, Vector(labels, values, np.ones(shape, bool)))
+        group = StepGroup(steps, Vector(labels, values, np.ones(shape, bool)))
         ours, theirs = best(
             given.repeat, lambda group=group: by_us(group), lambda group=group: by_orjson(group, labels)
         )
@@ -51,12 +51,12 @@ def main() -> None:
         )
 
 
-def by_us(group: Group) -> bytes:
+def by_us(group: StepGroup) -> bytes:
     _, chunks, _ = result_json([group], instant=False, limit=1 << 31)
     return b"".join(chunks)
 
 
-def by_orjson(group: Group, labels: list[Labels]) -> bytes:
+def by_orjson(group: StepGroup, labels: list[Labels]) -> bytes:
     assert isinstance(group.value, Vector)
     times = (group.steps.times / 1000).tolist()
     return orjson.dumps(

@@ -42,7 +42,7 @@ _NEAR = 1e-12  # sums are added up in another order than Prometheus' own
 
 @dataclass(frozen=True)
 class Question:
-    """`hours` 0: an instant. `{other}` in the text is where one more matcher goes."""
+    """A query; `hours` 0 is an instant. `{other}` in the text is the place of one more matcher."""
 
     name: str
     text: str
@@ -86,14 +86,14 @@ QUESTIONS = (
 
 
 class Side:
-    """One that answers PromQL over HTTP."""
+    """A server that answers PromQL over HTTP."""
 
     def __init__(self, url: str, processes: Sequence[int]) -> None:
         self._processes = processes
         self._client = httpx.Client(base_url=url, timeout=120, headers={"accept-encoding": "identity"})
 
     def cpu_seconds(self) -> float:
-        """Of all of its processes, so far."""
+        """Return the CPU seconds of all of its processes so far."""
         fields = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in self._processes)
         return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
 
@@ -108,7 +108,7 @@ class Side:
 
 
 def differ(ours: bytes, theirs: bytes) -> str:
-    """How the answers differ, in series, in times or in values; empty: they do not."""
+    """Say how the answers differ in series, times or values; empty if they do not."""
     mine, other = (_points(json.loads(body)["data"]) for body in (ours, theirs))
     if mine.keys() != other.keys():
         return f"{len(mine.keys() ^ other.keys())} series are in one answer alone"
@@ -129,7 +129,7 @@ def _points(data: dict[str, Any]) -> dict[str, list[tuple[float, str]]]:
 
 
 def scan_seconds(lake: SampleLake, repeat: int) -> float:
-    """DuckDB over the columns that every one of these queries is about."""
+    """Scan the columns that all of these queries read, with DuckDB."""
     connection = duckdb.connect()
     files = f"read_parquet({lake.files}, union_by_name=true)"
     there = {name for name, *_ in connection.sql(f"DESCRIBE SELECT * FROM {files}").fetchall()}

@@ -18,13 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import Call, Range, Selector
-from lakerunner.series.function import Called
+from lakerunner.series.function import Invocation
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Scalar, Steps, Value, Windows
-from lakerunner.series.window_bounds import window_bounds
+from lakerunner.series.values import Samples, Scalar, Steps, Value, Windows, window_bounds
 
 EVERY, RANGE, TURNS, PART = 15_000, 300_000, 3, 100
 OPENING = 1_767_225_600_000
@@ -69,7 +68,7 @@ PLAIN: dict[str, Callable[[Window], float]] = {
 
 
 def made(series: int, count: int) -> tuple[Samples, Samples]:
-    """Counters and gauges at the same times."""
+    """Build counters and gauges with the same times."""
     rng = np.random.default_rng(7)
     times = np.tile(OPENING + EVERY * np.arange(count), series) + rng.integers(0, 500, series * count)
     steps = rng.integers(0, 100, series * count).astype(float)
@@ -82,7 +81,7 @@ def made(series: int, count: int) -> tuple[Samples, Samples]:
 
 
 def best(work: Callable[[], object]) -> float:
-    """CPU seconds, the first turn apart: it may compile."""
+    """Return CPU seconds without the first turn, which may compile."""
     work()
     taken = []
     for _ in range(TURNS):
@@ -96,12 +95,12 @@ def by_function(name: str, given: Windows, steps: Steps) -> float:
     arguments: tuple[Value, ...] = (given,)
     if name == "quantile_over_time":
         arguments = (Scalar(np.full(len(steps), 0.9)), given)
-    called = Called(Call(name, (given.expression,)), arguments, steps, _Evaluation())  # type: ignore[arg-type]
+    called = Invocation(Call(name, (given.expression,)), arguments, steps, _Evaluation())  # type: ignore[arg-type]
     return best(lambda: FUNCTIONS[name].evaluate(called))
 
 
 def by_window(plain: Callable[[Window], float], given: Windows) -> float:
-    """Of all series, judged by one in PART."""
+    """Estimate the time of all series from one in PART."""
     rows = range(0, len(given.samples), PART)
     began = time.thread_time()
     for row in rows:

@@ -31,8 +31,8 @@ import pyarrow as pa
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from _samples import OPENING_MS, counter, written
-from lakerunner.pipeline.read.remote_write_check import check_frames
-from lakerunner.pipeline.read.remote_write_fields import V1
+from lakerunner.pipeline.remote_write.fields import V1
+from lakerunner.pipeline.remote_write.message_check import check_frames
 from lakerunner.pipeline.unpack import unpack
 from lakerunner_demo.shop import Shop
 
@@ -53,12 +53,12 @@ class Door:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
+        """Return the user and system time of the process so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def records(self) -> int:
-        """In all objects together."""
+        """Count the records of all objects."""
         found = 0
         for path in self.store.rglob("*.zst"):
             form, data = unpack(path.name, memoryview(path.read_bytes()), 1 << 30)
@@ -102,7 +102,7 @@ def requests(records: int) -> Iterator[bytes]:
 
 
 async def client(port: int, sent: Iterator[bytes], until: float) -> list[bool]:
-    """Sends until the time is over; for each request, whether it was accepted."""
+    """Send until the time is over; return for each request whether it was accepted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     answers = []
     while time.monotonic() < until and (data := next(sent, None)):
@@ -116,7 +116,7 @@ async def client(port: int, sent: Iterator[bytes], until: float) -> list[bool]:
 
 
 async def push(port: int, ready: Sequence[bytes], clients: int, seconds: float) -> tuple[list[bool], float]:
-    """(whether each was accepted, how long it took)."""
+    """Return (whether each was accepted, how long it took)."""
     start = time.monotonic()
     sent = iter(ready)
     answers = await asyncio.gather(*(client(port, sent, start + seconds) for _ in range(clients)))

@@ -56,7 +56,7 @@ class Duel:
 
 @dataclass(frozen=True)
 class Queried:
-    """A lake by its name. `keeping` is an engine that keeps answers; the other one works each of them out."""
+    """A lake and its engines: `keeping` has a result cache, `engine` computes every answer."""
 
     name: str
     lake: BenchLake
@@ -99,9 +99,9 @@ def first_and_all(engine: SqlQueries, sql: str) -> tuple[float, float, int]:
 def run(lakes: list[Queried], unsorted_files: list[str], options: argparse.Namespace) -> bool:
     plain = duckdb.connect()
     unsorted = f"read_parquet({unsorted_files})"
-    needle = one(
-        plain, f"SELECT lower(hex(trace_id)) FROM {unsorted} WHERE trace_id IS NOT NULL LIMIT 1 OFFSET 4000000"
-    )
+    traced = f"FROM {unsorted} WHERE trace_id IS NOT NULL"
+    middle = one(plain, f"SELECT count(*) // 2 {traced}")
+    needle = one(plain, f"SELECT lower(hex(trace_id)) {traced} LIMIT 1 OFFSET {middle}")
     incident, usual = (
         SERVICE_TEXT.replace("{service}", "checkout").replace("{text}", text) for text in ("pool exhausted", "declined")
     )

@@ -34,10 +34,10 @@ from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.merge.merged import merged
-from lakerunner.pipeline.merge.opened import open_segments
+from lakerunner.pipeline.merge.inputs import open_segments
+from lakerunner.pipeline.merge.merged_rows import merge_rows
 from lakerunner.pipeline.rollup.fold import Fold
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 
 TURNS = 3
 MEMORY = 256 << 20
@@ -48,7 +48,7 @@ Batches = Sequence[pa.RecordBatch]
 
 
 class Step(NamedTuple):
-    """From this tier to the next, and the rows of it."""
+    """A rollup from this tier to the next, with its input rows."""
 
     name: str
     source: int
@@ -61,7 +61,7 @@ class Step(NamedTuple):
 
 
 def best(work: Callable[[], object]) -> float:
-    """CPU seconds of the process, the first turn apart: it may compile."""
+    """Return CPU seconds of the process without the first turn, which may compile."""
     work()
     taken = []
     for _ in range(TURNS):
@@ -77,14 +77,14 @@ def folded(step: Step) -> Batches:
 
 
 def next_step(step: Step, name: str) -> Step:
-    """From the windows that this one gives, in batches as a merge gives them."""
+    """Return the buckets of this rollup in batches, as a merge would give them."""
     table = pa.Table.from_batches(folded(step)).unify_dictionaries().combine_chunks()
     coarser = next(tier for tier in TIERS if tier > step.target)
     return Step(name, step.target, coarser, table.to_batches(max_chunksize=ROLLUPS.row_group_rows))
 
 
 def dense(batches: Batches) -> Batches:
-    """The same points a second apart."""
+    """Return the same points, one second apart."""
     found = []
     for batch in batches:
         place = batch.schema.get_field_index("timestamp")
@@ -95,7 +95,7 @@ def dense(batches: Batches) -> Batches:
 
 
 def plain(step: Step) -> pa.Table:
-    """series, time in ms, value; of windows their sums."""
+    """Return series, time in ms and value; of buckets the sum."""
     table = pa.Table.from_batches(step.batches)
     if step.source == RAW:
         numbers = (table[name].cast(pa.float64()) for name in ("value", "int_value") if name in table.column_names)
@@ -170,7 +170,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         lake = metrics_lake(given.directory or Path(temporary), given.segments)
         opened = open_segments(lake.store, lake.segments, Path(temporary))
-        raw = list(merged(METRICS, opened, MEMORY, dedupe=False))
+        raw = list(merge_rows(METRICS, opened, MEMORY))
         first = Step("raw -> 10s", RAW, TIERS[0], raw)
         report(first)
         report(next_step(first, "10s -> 1m"))

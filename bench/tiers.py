@@ -34,23 +34,22 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.prometheus import SERIES_TABLE
-from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
+from lakerunner.model.segment import Column, Segment, SegmentPick, TierPick, segment_id
 from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.source import SourceObject
-from lakerunner.model.tier import RAW, TIER_NAMES, TIERS
-from lakerunner.model.tiling import Interval, tiled
+from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, Interval, tile
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.promql.plan import PromqlQuestion
-from lakerunner.query.cache import SegmentCache
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.engine import Engine
-from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.queries import MetricQueries
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.query.metric_queries import MetricQueries
+from lakerunner.query.metrics.metric_segments import MetricSegments
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps, Vector
@@ -104,7 +103,7 @@ class Asking:
 
     @contextmanager
     def engine(self) -> Iterator[MetricQueries]:
-        """With a worker that knows nothing yet."""
+        """Open an engine with a cold worker."""
         metrics = MetricSegments(self.cache)
         worker = QueryWorker(self.cache, self.sandboxes, metrics=metrics)
         yield MetricQueries(Engine(KnownSegments(self.lake), OneWorker(worker)))
@@ -139,7 +138,7 @@ def measured(asking: Asking, text: str, days: int, steps: Steps, repeat: int) ->
 
 
 def timed(engine: MetricQueries, text: str, steps: Steps, raw: bool) -> tuple[float, float]:
-    """Wall and CPU ms."""
+    """Return wall and CPU time in ms."""
     wall, cpu = time.perf_counter(), time.process_time()
     ask(engine, text, steps, raw)
     return 1000 * (time.perf_counter() - wall), 1000 * (time.process_time() - cpu)
@@ -167,7 +166,7 @@ def compared(one: Vector, other: Vector) -> bool:
 
 @dataclass(frozen=True)
 class Template:
-    """One row of each series, in the order of segments, and their table."""
+    """Return one row of each series, in the sort order of segments, and the series table."""
 
     rows: pa.Table
     series: pa.Table
@@ -197,22 +196,22 @@ class Lake:
     def segments(self) -> Lake:
         return self
 
-    def pick(self, _organization: UUID, _signal: str, asked: TimeRange, **_: Any) -> Picked:
+    def pick(self, _organization: UUID, _signal: str, asked: TimeRange, **_: Any) -> SegmentPick:
         found = tuple(one for one in self.all if one.frequency_ms == RAW and one.time.overlaps(asked))
-        return Picked(found, len(found))
+        return SegmentPick(found, len(found))
 
-    def pick_tiers(self, _organization: UUID, reach: Interval, tier: int, **_: Any) -> TierPicked:
+    def pick_tiers(self, _organization: UUID, reach: Interval, tier: int, **_: Any) -> TierPick:
         unrolled = {RAW: [(s.time.start_ns // NS, (s.time.end_ns - 1) // NS) for s in self.all if not s.rolled]}
-        tiles = tiled(reach, tier, {RAW: [one for one in unrolled[RAW] if one[0] <= reach[1] and one[1] > reach[0]]})
+        tiles = tile(reach, tier, {RAW: [one for one in unrolled[RAW] if one[0] <= reach[1] and one[1] > reach[0]]})
         found = tuple(
             one
             for one in self.all
             if any(one.time.overlaps(TimeRange((a + 1) * NS, (b + 1) * NS)) for a, b in tiles.get(one.frequency_ms, ()))
         )
-        return TierPicked(tiles, found, len(found))
+        return TierPick(tiles, found, len(found))
 
     def _day(self, template: Template, day: int, last: bool) -> list[Segment]:
-        """Raw points of a day, and their windows; of the last day all but the last hour is rolled up."""
+        """Write the raw points of a day and their buckets; the last hour of the last day is not rolled up."""
         count = template.rows.num_rows
         chance = np.random.default_rng(day)
         points = DAY // EVERY
@@ -285,7 +284,7 @@ class Lake:
 
 
 def _windows(times: Any, values: Any, tier: int) -> tuple[Any, dict[str, Any]]:
-    """Of points that are as many in each window."""
+    """Build buckets of points, the same number in each."""
     count, points = times.shape
     each = tier // EVERY
     at, of = times.reshape(count, points // each, each), values.reshape(count, points // each, each)

@@ -27,7 +27,7 @@ GIVE_UP_SECONDS = 120.0
 
 
 def upload(running: Lake, number: int) -> float:
-    """Drop one file; the moment it was in place."""
+    """Drop one file; return the moment it was in place."""
     request = ExportLogsServiceRequest()
     record = request.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=time.time_ns())
     record.body.string_value = f"upload-{number}"
@@ -40,7 +40,7 @@ def upload(running: Lake, number: int) -> float:
 
 
 def watch(running: Lake, seen: dict[str, float], total: int) -> None:
-    """Ask again and again which uploads are there; note when each first was."""
+    """Poll which uploads are queryable; note when each first was."""
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while len(seen) < total and time.monotonic() < deadline:
         rows = running.sql("select message from logs where collector = 'bench'")

@@ -38,10 +38,10 @@ from lakerunner.model.tier import TIER_NAMES, TIERS
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.ingest import BoxResult
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.promql.plan import PromqlQuestion
-from lakerunner.query.account import Account
+from lakerunner.query.contract.account import Account
 from lakerunner.query.sql import Question
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps
@@ -62,7 +62,7 @@ QUIET_SECONDS = 90
 
 @dataclass(frozen=True)
 class Asked:
-    """What a question took: of an empty cache, and again."""
+    """What a query took with an empty cache, and again."""
 
     answer: Any
     segments: int
@@ -83,7 +83,7 @@ class Week:
 
 
 def day_of(work: tuple[Week, StoreAddress, str, int]) -> list[BoxResult]:
-    """Every file of a day and signal ingested by itself."""
+    """Ingest every file of a day and signal by itself."""
     week, address, signal, day = work
     store = shared_store(address)
     start_ns = OPENING_NS + day * DAY_NS
@@ -109,7 +109,7 @@ def ingest(week: Week, address: StoreAddress, index: Index) -> None:
 
 
 def tend(environment: dict[str, str], home: Path, index: Index) -> float:
-    """Run the lake until it has nothing to do; the seconds that it took."""
+    """Run the lake until it has nothing to do; return the seconds that took."""
     arguments = ["up", "--home", str(home), "--listen", "127.0.0.1:0"]
     began = last = time.monotonic()
     before: Any = None
@@ -125,7 +125,7 @@ def tend(environment: dict[str, str], home: Path, index: Index) -> float:
 
 
 def live(index: Index) -> dict[tuple[str, int, int], tuple[int, int]]:
-    """(segments, bytes) by signal, frequency and level."""
+    """Return (segments, bytes) by signal, frequency and level."""
     found: Counter[tuple[str, int, int]] = Counter()
     size: Counter[tuple[str, int, int]] = Counter()
     for signal in SIGNALS:

@@ -57,8 +57,7 @@ def insert(path: Path, before: str, line: str) -> None:
 
 TRIPLED = '''"""tripled: a function for this test."""
 
-from lakerunner.promql.functions.arguments import VECTOR
-from lakerunner.promql.functions.elementwise import elementwise
+from lakerunner.promql.functions.arguments import elementwise
 
 TRIPLED = (elementwise("tripled", lambda values: 3 * values),)
 '''
@@ -83,7 +82,7 @@ from lakerunner.series.values import Vector
 def _evaluate(node, vector, parameter, notes):
     groups = groups_of(node, vector)
     values = np.ones((len(groups), vector.values.shape[1]))
-    np.multiply.at(values, groups.of, vector.values)
+    np.multiply.at(values, groups.indexes, vector.values)
     return Vector(groups.labels, values, np.ones(values.shape, bool))
 
 
@@ -95,6 +94,6 @@ def test_an_aggregation_is_a_file_and_a_line(copy: Path) -> None:
     aggregations = copy / "series" / "aggregations"
     (aggregations / "product.py").write_text(PRODUCT)
     line = "from lakerunner.series.aggregations.product import PRODUCT\n"
-    insert(aggregations / "table.py", "from lakerunner.series.aggregations.split import Split\n", line)
-    insert(aggregations / "table.py", "        COUNT_VALUES,\n", "        PRODUCT,\n")
+    insert(aggregations / "__init__.py", "from lakerunner.series.aggregations.subsets import", line)
+    insert(aggregations / "__init__.py", "        COUNT_VALUES,\n", "        PRODUCT,\n")
     assert asked(copy, "product by(pod) (vector(42))") == ["product by (pod) (vector(42))", "[{}] [[42.0]]"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -16,6 +17,8 @@ MODULE_LINES = 500
 FUNCTION_LINES = 60
 PARAMETERS = 7
 DEPTH = 3
+SAME_NAMES = 2
+SAME_LINES = 20
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -60,6 +63,36 @@ def test_names_say_something() -> None:
     assert [str(path) for path in SOURCES if {part.removesuffix(".py") for part in path.parts} & empty] == []
 
 
+@pytest.mark.parametrize("root", ROOTS, ids=lambda root: root.name)
+def test_names_are_used_twice_at_most(root: Path) -> None:
+    """A third module or class of one name means that the domain ran out of words: docs/glossary.md has more."""
+    sources = [path for path in SOURCES if path.is_relative_to(root)]
+    modules = Counter(path.stem for path in sources if path.stem not in {"__init__", "__main__"})
+    classes = Counter(
+        node.name
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name: times for name, times in modules.items() if times > SAME_NAMES} == {}
+    assert {name: times for name, times in classes.items() if times > SAME_NAMES} == {}
+
+
+def test_no_lines_stand_in_two_places() -> None:
+    """Blank lines and imports aside, no run of this many lines is written twice."""
+    places: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in SOURCES:
+        numbered = [
+            (number, line.strip())
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            if line.strip() and not line.startswith(("import ", "from "))
+        ]
+        for start in range(len(numbered) - SAME_LINES + 1):
+            run = numbered[start : start + SAME_LINES]
+            places[tuple(line for _, line in run)].append(f"{path.relative_to(REPO)}:{run[0][0]}")
+    assert [found for found in places.values() if len(found) > 1] == []
+
+
 def test_folders_are_three_deep_at_most() -> None:
     deep = [path for root in ROOTS for path in root.rglob("*.py") if len(path.relative_to(root).parts) > DEPTH]
     assert deep == []
@@ -78,7 +111,10 @@ def test_series_names_no_language() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("package", ["series", "promql"])
+@pytest.mark.parametrize(
+    "package",
+    ["api", "bus", "commands", "lakeql", "model", "objects", "pipeline", "promql", "query", "series", "services"],
+)
 def test_folders_of_a_package_import_one_way(package: str) -> None:
     """The modules of the package's own folder count as one more of its folders."""
     root = REPO / "src" / "lakerunner" / package

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakerunner.model.given import WrongSettings, shown
-from lakerunner.settings import Settings, load_settings, names, read_settings, why
+from lakerunner.model.setting_value import WrongSettings, mask_secrets
+from lakerunner.settings import Settings, describe_setting, load_settings, read_settings, setting_names
 
 
 def test_later_sources_win(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_flags_are_true_or_false(tmp_path: Path) -> None:
     ],
 )
 def test_secrets_are_masked(name: str, value: object, text: str) -> None:
-    assert shown(name, value) == text
+    assert mask_secrets(name, value) == text
 
 
 def test_a_store_is_below_home_unless_told() -> None:
@@ -142,7 +142,7 @@ def test_a_store_is_below_home_unless_told() -> None:
 
 
 def test_every_setting_has_a_description_in_plain_words() -> None:
-    for name in names():
-        assert why(name)[0].isupper(), name
-        assert why(name).endswith((".", ").")), name
-    assert len(names()) <= 85
+    for name in setting_names():
+        assert describe_setting(name)[0].isupper(), name
+        assert describe_setting(name).endswith((".", ").")), name
+    assert len(setting_names()) <= 85

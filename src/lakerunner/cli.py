@@ -12,23 +12,23 @@ from io import TextIOWrapper
 import click
 
 from lakerunner.commands.options import EPILOG
-from lakerunner.model.drawn import drawn
-from lakerunner.model.errors import LakerunnerError, in_full
+from lakerunner.model.display import escape_controls
+from lakerunner.model.errors import LakerunnerError, full_message
 
-_MODULES = {  # of lakerunner.commands, by command
+_MODULES = {  # command: module of lakerunner.commands
     **dict.fromkeys(("pubsub", "boxer", "ingest", "compact", "rollup", "sweeper", "query-api", "query-worker"), "up"),
     "backfill": "backfill",
     "backup": "backup",
     "cardinality": "cardinality",
     "demo": "demo",
     "fsck": "fsck",
-    "keys": "keys",
+    "keys": "orgs",
     "objects": "objects",
     "orgs": "orgs",
     "promql": "promql",
     "repair": "repair",
     "restore": "backup",
-    "retention": "retention",
+    "retention": "orgs",
     "settings": "settings",
     "sql": "sql",
     "status": "status",
@@ -36,11 +36,11 @@ _MODULES = {  # of lakerunner.commands, by command
     "up": "up",
     "work": "work",
 }
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk is: nobody's bug
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk is full, which is not a bug
 
 
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each loaded when it is looked up: the attribute of its module that has its name."""
+    """The commands by name. A lookup imports the command's module and returns its attribute of the same name."""
 
     def __getitem__(self, name: str) -> click.Command:
         module = import_module(f"lakerunner.commands.{_MODULES[name]}")
@@ -76,22 +76,22 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Errors of ours are one line and exit code 1; only bugs show a trace."""
-    os.umask(0o077)  # what we write holds telemetry: it is for its owner alone
+    """Run the command line. An error of the error tree is one line and its exit code; only bugs show a traceback."""
+    os.umask(0o077)  # files that we write may contain telemetry: only their owner may read them
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal in Latin-1 has no letters for a table's frame
+            stream.reconfigure(errors="replace")  # Latin-1, for example, cannot encode the frame of a table
     try:
         cli()
     except LakerunnerError as error:
-        click.echo(drawn(f"error: {in_full(error)}"), err=True)
+        click.echo(escape_controls(f"error: {full_message(error)}"), err=True)
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in _FULL:
             raise
         place = f" {error.filename}" if error.filename else ""
-        click.echo(drawn(f"error: cannot write{place}: {error.strerror}"), err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what standard output still holds cannot be written either
+        click.echo(escape_controls(f"error: cannot write{place}: {error.strerror}"), err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # flushing standard output at exit would fail again
         sys.exit(1)
 
 

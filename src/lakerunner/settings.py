@@ -16,7 +16,14 @@ from typing import Any
 
 from lakerunner.model import setting_check as must_be
 from lakerunner.model.errors import UserError
-from lakerunner.model.given import Given, Problem, WrongSettings, checked, nearest, shown
+from lakerunner.model.setting_value import (
+    Problem,
+    SettingValue,
+    WrongSettings,
+    explain_unknown,
+    mask_secrets,
+    parse_setting,
+)
 from lakerunner.model.source import Routes
 
 _PREFIX = "LAKERUNNER_"
@@ -24,14 +31,14 @@ CONFIG = _PREFIX + "CONFIG"
 _NOT_SETTINGS = (CONFIG, _PREFIX + "API_KEY")  # the key is an option of commands that call the API
 
 
-def _setting(default: Any, why: str, check: must_be.Check = must_be.anything) -> Any:
+def _setting(default: Any, description: str, check: must_be.Check = must_be.anything) -> Any:
     factory = {"default_factory": dict} if default == {} else {"default": default}
-    return field(**factory, metadata={"why": why, "check": check})
+    return field(**factory, metadata={"description": description, "check": check})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Each field's `why` is its documentation: `lakerunner settings` prints them."""
+    """Each field's description is its documentation: `lakerunner settings` prints them."""
 
     home: Path = _setting(Path(".lakerunner"), "Directory in which the embedded parts keep their data.")
     store: str = _setting("", "URL of the object store: file, s3, gs, az or memory. Empty: HOME/store.")
@@ -306,7 +313,7 @@ _AT_MOST = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadedSettings:
     """What was read. `sources` has the names that are not defaults; a wrong value is not in `settings`."""
 
     settings: Settings
@@ -317,48 +324,48 @@ class Reading:
         return self.sources.get(name, "default")
 
     def problem(self, name: str, reason: str) -> Problem:
-        return Problem(name, shown(name, getattr(self.settings, name)), self.source(name), reason)
+        return Problem(name, mask_secrets(name, getattr(self.settings, name)), self.source(name), reason)
 
 
 def load_settings(environment: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Return the settings of the config file, the environment and overrides (None values are not given);
+    """Return the settings of the config file, the environment and overrides (those that are not None);
     WrongSettings if any of them cannot be used."""
-    reading = read_settings(environment, overrides)
-    if reading.problems:
-        raise WrongSettings(reading.problems)
-    return reading.settings
+    loaded = read_settings(environment, overrides)
+    if loaded.problems:
+        raise WrongSettings(loaded.problems)
+    return loaded.settings
 
 
-def read_settings(environment: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Reading:
+def read_settings(environment: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
     """Return the settings, their sources and all that is wrong with them."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     problems: list[Problem] = []
-    for given in _given(environment, overrides or {}):
+    for given in _read_values(environment, overrides or {}):
         if isinstance(given, Problem):
             problems.append(given)
         elif given.name not in _FIELDS:
-            problems.append(given.problem(nearest(given.name, _FIELDS)))
+            problems.append(given.problem(explain_unknown(given.name, _FIELDS)))
         else:
-            reason, value = checked(given.value, default_of(given.name), _FIELDS[given.name].metadata["check"])
+            reason, value = parse_setting(given.value, default_of(given.name), _FIELDS[given.name].metadata["check"])
             if reason:
                 problems.append(given.problem(reason))
             else:
                 values[given.name], sources[given.name] = value, given.source
-    reading = Reading(replace(_DEFAULTS, **values), sources)
-    return replace(reading, problems=(*problems, *_contradictions(reading)))
+    loaded = LoadedSettings(replace(_DEFAULTS, **values), sources)
+    return replace(loaded, problems=(*problems, *_contradictions(loaded)))
 
 
-def names() -> list[str]:
+def setting_names() -> list[str]:
     """Return the names of all settings, in the order of their description."""
     return list(_FIELDS)
 
 
-def why(name: str) -> str:
+def describe_setting(name: str) -> str:
     """Return the description of a setting; UserError with the nearest name if there is no such setting."""
     if name not in _FIELDS:
-        raise UserError(f"setting {name!r} {nearest(name, _FIELDS)}")
-    return str(_FIELDS[name].metadata["why"])
+        raise UserError(f"setting {name!r} {explain_unknown(name, _FIELDS)}")
+    return str(_FIELDS[name].metadata["description"])
 
 
 def default_of(name: str) -> Any:
@@ -370,21 +377,21 @@ def variable_of(name: str) -> str:
     return "DATABASE_URL" if name == "database_url" else _PREFIX + name.upper()
 
 
-def _given(environment: Mapping[str, str], overrides: Mapping[str, Any]) -> Iterator[Given | Problem]:
+def _read_values(environment: Mapping[str, str], overrides: Mapping[str, Any]) -> Iterator[SettingValue | Problem]:
     """Yield all that is given; of two with one name the later wins."""
     if config := environment.get(CONFIG):
-        yield from _given_in_file(config)
+        yield from _read_file(config)
     if url := environment.get("DATABASE_URL"):
-        yield Given("database_url", url, "environment variable DATABASE_URL")
+        yield SettingValue("database_url", url, "environment variable DATABASE_URL")
     for variable, text in environment.items():
         if variable.startswith(_PREFIX) and variable not in _NOT_SETTINGS:
-            yield Given(variable[len(_PREFIX) :].lower(), text, f"environment variable {variable}")
+            yield SettingValue(variable[len(_PREFIX) :].lower(), text, f"environment variable {variable}")
     for name, value in overrides.items():
         if value is not None:
-            yield Given(name, value, f"option --{name.replace('_', '-')}")
+            yield SettingValue(name, value, f"option --{name.replace('_', '-')}")
 
 
-def _given_in_file(path: str) -> Iterator[Given | Problem]:
+def _read_file(path: str) -> Iterator[SettingValue | Problem]:
     source = f"environment variable {CONFIG}"
     try:
         values = tomllib.loads(Path(path).read_text())
@@ -393,14 +400,14 @@ def _given_in_file(path: str) -> Iterator[Given | Problem]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         yield Problem("config", path, source, f"is not TOML: {error}")
     else:
-        yield from (Given(name, value, f"config file {path}") for name, value in values.items())
+        yield from (SettingValue(name, value, f"config file {path}") for name, value in values.items())
 
 
-def _contradictions(reading: Reading) -> Iterator[Problem]:
+def _contradictions(loaded: LoadedSettings) -> Iterator[Problem]:
     for less, more in _AT_MOST:
-        bound = getattr(reading.settings, more)
-        if getattr(reading.settings, less) > bound:
-            yield reading.problem(less, f"is more than {more}, which is {bound}: lower it, or raise {more}")
+        bound = getattr(loaded.settings, more)
+        if getattr(loaded.settings, less) > bound:
+            yield loaded.problem(less, f"is more than {more}, which is {bound}: lower it, or raise {more}")
     for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
-        if getattr(reading.settings, one) and not getattr(reading.settings, other):
-            yield reading.problem(other, f"is missing: {one} is set, and TLS needs both")
+        if getattr(loaded.settings, one) and not getattr(loaded.settings, other):
+            yield loaded.problem(other, f"is missing: {one} is set, and TLS needs both")

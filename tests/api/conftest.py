@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from lakerunner.api.keep import Keeper
+from lakerunner.api.push.push_store import PushStore
 from lakerunner.index.index import Index
 from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress, open_store
@@ -48,9 +48,9 @@ def announce(index: Index, store: ObjectStore) -> Callable[[Sequence[ObjectMeta]
 
 
 @pytest.fixture
-def keeper(index: Index, store: ObjectStore, announce: Callable[[Sequence[ObjectMeta]], object]) -> Keeper:
+def keeper(index: Index, store: ObjectStore, announce: Callable[[Sequence[ObjectMeta]], object]) -> PushStore:
     """One that does not wait for others that may still be storing."""
-    return Keeper(store, index.pushes, announce, claim_seconds=0)
+    return PushStore(store, index.pushes, announce, claim_seconds=0)
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +60,6 @@ def warmed() -> None:
 
 
 @pytest.fixture
-def doors(index: Index, keeper: Keeper, warmed: None) -> Iterator[Doors]:
+def doors(index: Index, keeper: PushStore, warmed: None) -> Iterator[Doors]:
     with open_doors(index, keeper) as opened:
         yield opened

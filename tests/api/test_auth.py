@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.model.caller import EVERY_ROLE, Caller, Role, Roles, Share, roles_named
 from lakerunner.model.errors import NotAllowed, NotAuthenticated, UserError
-from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.organization import (
+    DEFAULT_ORGANIZATION,
+    EVERY_ROLE,
+    Caller,
+    Organization,
+    Role,
+    Roles,
+    Share,
+    parse_roles,
+)
 
 ACME = Caller(Organization(UUID(int=7), "acme"), "grafana", frozenset({Role.READ}))
 KEYS = {"lrk_acme": ACME}
@@ -71,7 +79,7 @@ def test_a_missing_role_is_named_with_the_key_and_without_its_secret() -> None:
 @pytest.mark.parametrize("names", [[], ["root"], ["read", "Read"], ["read", 7], [["read"]]])
 def test_what_is_no_set_of_roles(names: list[str]) -> None:
     with pytest.raises(UserError, match="role"):
-        roles_named(names)
+        parse_roles(names)
 
 
 NAMES = st.integers(10**7, 10**8 - 1).map("n{}".format)  # nothing that could stand in an id

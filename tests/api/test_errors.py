@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from lakerunner.api.errors import error_body
-from lakerunner.api.prometheus.error_types import refused
-from lakerunner.model.errors import Absent, Corrupt, TooLong, Unavailable, error_from
+from lakerunner.api.prometheus.response import to_prometheus_error
+from lakerunner.model.errors import Absent, Corrupt, TooLong, Unavailable, error_from_body
 from suites.metrics_lake import metrics_server, sample_lake
 
 
@@ -16,14 +16,14 @@ def test_an_error_of_a_kind_of_its_own_travels_as_the_kind_it_is() -> None:
         """Knows what is damaged."""
 
     assert error_body(Damaged("gone bad")) == {"kind": "Corrupt", "message": "gone bad"}
-    again = error_from(error_body(TooLong("stopped after 3 s")))
+    again = error_from_body(error_body(TooLong("stopped after 3 s")))
     assert (type(again), str(again)) == (TooLong, "stopped after 3 s")
 
 
 def test_a_segment_that_cannot_be_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     lost = Absent("the local store holds no object db/x.parquet")
     assert error_body(lost) == {"kind": "Absent", "message": str(lost)}
-    assert refused(lost).message == str(lost)
+    assert to_prometheus_error(lost).message == str(lost)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", f"a segment cannot be read, `lakerunner repair` restores it: {lost}")
     ] * 2
@@ -57,7 +57,7 @@ def test_what_a_dependency_is_and_where_goes_to_the_log_only(caplog: pytest.LogC
     away = Unavailable("PostgreSQL does not answer", detail="PostgreSQL at 10.0.0.9:5432/lake: timeout expired")
     body = error_body(away)
     assert body == {"kind": "Unavailable", "message": "PostgreSQL does not answer"}
-    assert refused(away).message == "PostgreSQL does not answer"
+    assert to_prometheus_error(away).message == "PostgreSQL does not answer"
     assert [record.getMessage() for record in caplog.records] == [
         "request failed: PostgreSQL does not answer (PostgreSQL at 10.0.0.9:5432/lake: timeout expired)"
     ] * 2

@@ -10,10 +10,9 @@ import pytest
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.events import EVENTS_LIMIT, EVENTS_MAX_OBJECTS, UNUSABLE_MAX, EventsApi, Notified
+from lakerunner.api.push.events import EVENTS_LIMIT, EVENTS_MAX_OBJECTS, UNUSABLE_MAX, EventsApi, WatchedBucket
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.model.caller import Caller, Role
-from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Caller, Organization, Role
 from lakerunner.model.source import Prefix, Routes
 from suites.notifications import azure_event, gcp_event, s3_event, sns
 
@@ -26,7 +25,7 @@ class Door:
 
     def __init__(self, prefix: str = "", keyless: Organization | None = DEFAULT_ORGANIZATION) -> None:
         self.announced: list[list[str]] = []
-        notified = Notified("lake", prefix, Routes((Prefix("exports/"),)))
+        notified = WatchedBucket("lake", prefix, Routes((Prefix("exports/"),)))
         authenticator = Authenticator({"acme-key": Caller(ACME, "bucket", frozenset({Role.WRITE}))}.get, keyless)
         api = EventsApi(self._announce, authenticator, notified)
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)

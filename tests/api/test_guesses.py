@@ -12,14 +12,22 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api import guesses as guesses_module
+from lakerunner.api import key_cache as guesses_module
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.guesses import ALL_RATE, BURST_SECONDS, RATE, Guesses, address_of, client_address
-from lakerunner.api.key_cache import Ages, KeyCache
-from lakerunner.index.keys import Known, digest
-from lakerunner.model.caller import Caller, Role
+from lakerunner.api.key_cache import (
+    ALL_RATE,
+    BURST_SECONDS,
+    RATE,
+    Ages,
+    GuessLimiter,
+    KeyCache,
+    address_of,
+    client_address,
+)
+from lakerunner.index.api_keys import KeyGrant, digest
 from lakerunner.model.errors import Busy, Unavailable
+from lakerunner.model.organization import Caller, Role
 from suites.pushed import ACME
 
 BURST, ALL_BURST = int(RATE * BURST_SECONDS), int(ALL_RATE * BURST_SECONDS)
@@ -35,11 +43,11 @@ class Index:
         self.away = False
         self.cache = KeyCache(self.find, Ages(fresh=30.0, away=600.0), lambda: self.now)
 
-    def find(self, hashed: bytes) -> Known | None:
+    def find(self, hashed: bytes) -> KeyGrant | None:
         self.asked += 1
         if self.away:
             raise Unavailable("PostgreSQL does not answer")
-        return Known(GOOD) if hashed in (digest("lrk_good"), digest("lrk_new")) else None
+        return KeyGrant(GOOD) if hashed in (digest("lrk_good"), digest("lrk_new")) else None
 
     def tried(self, address: str, number: int, name: str = "guess") -> Counter[str]:
         client_address.set(address)
@@ -111,7 +119,7 @@ def test_one_wrong_key_again_and_again_is_answered_from_memory(index: Index) -> 
 
 def test_addresses_are_networks_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guesses_module, "MAX_ADDRESSES", 3)
-    guesses = Guesses(lambda: 0.0, rate=1.0, all_rate=1e9)
+    guesses = GuessLimiter(lambda: 0.0, rate=1.0, all_rate=1e9)
     for n in range(2):
         guesses.take(f"2001:db8:0:1::{n}")
     with pytest.raises(Busy):

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
+from lakerunner.api.push.push_store import PUSH_FORMATS, Origin, PushStore
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, LakerunnerError, Unavailable
 from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services.announce import Announcer
-from lakerunner.services.lister import Lister, Newcomers
+from lakerunner.services.announce import Announcer, Lister, Newcomers
 from suites.pushed import ACME, LOGS, NOW_NS, OTHER, pushed_lines, pushed_objects, requests
 from suites.requests import request_of
 
@@ -56,7 +55,7 @@ def announced(index: Index, store: ObjectStore) -> set[str]:
 
 
 def test_an_object_holds_its_requests_under_a_key_that_says_whose_they_are(
-    index: Index, store: ObjectStore, keeper: Keeper
+    index: Index, store: ObjectStore, keeper: PushStore
 ) -> None:
     assert keeper.keep(LOGS, requests("a", "b"), NOW_NS) == {}
     ((key, data),) = pushed_objects(store).items()
@@ -76,13 +75,15 @@ def test_an_object_holds_its_requests_under_a_key_that_says_whose_they_are(
 
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
-def test_a_store_that_says_what_it_wrote_is_not_asked_again(index: Index, store: ObjectStore, keeper: Keeper) -> None:
+def test_a_store_that_says_what_it_wrote_is_not_asked_again(
+    index: Index, store: ObjectStore, keeper: PushStore
+) -> None:
     class Headless:
         def __getattr__(self, name: str) -> Any:
             assert name != "head"
             return getattr(store, name)
 
-    silent = replace(keeper, store=Headless())  # type: ignore[arg-type]
+    silent = replace(keeper, store=Headless())
     assert silent.keep(LOGS, requests("a"), NOW_NS) == {}
     assert [record.source.key for record in index.sources.list(None)] == list(pushed_objects(store))
 
@@ -105,7 +106,7 @@ def test_framed_requests_have_their_length_before_them() -> None:
 
 
 def test_what_was_kept_is_not_kept_again_but_for_another_organization_or_signal(
-    store: ObjectStore, keeper: Keeper
+    store: ObjectStore, keeper: PushStore
 ) -> None:
     assert keeper.keep(LOGS, requests("a", "b"), NOW_NS) == {}
     assert keeper.keep(LOGS, requests("b", "c"), NOW_NS) == {}
@@ -125,7 +126,7 @@ SECOND_OF_ALL = [("local", moment) for moment in SECOND] + [("s3", "after close"
 
 @pytest.mark.parametrize(("address", "moment"), FIRST_OF_ALL, indirect=["address"])
 def test_a_door_that_dies_loses_and_doubles_nothing_that_is_sent_again(
-    index: Index, store: ObjectStore, doors: Doors, keeper: Keeper, moment: str
+    index: Index, store: ObjectStore, doors: Doors, keeper: PushStore, moment: str
 ) -> None:
     doors.die(moment, "a", "b")
     assert keeper.keep(LOGS, requests("b", "c"), NOW_NS) == {}  # in another company than before
@@ -136,7 +137,7 @@ def test_a_door_that_dies_loses_and_doubles_nothing_that_is_sent_again(
 
 @pytest.mark.parametrize(("address", "moment"), SECOND_OF_ALL, indirect=["address"])
 def test_a_door_that_dies_while_it_takes_over_from_a_dead_one(
-    index: Index, store: ObjectStore, doors: Doors, keeper: Keeper, moment: str
+    index: Index, store: ObjectStore, doors: Doors, keeper: PushStore, moment: str
 ) -> None:
     doors.die("before put", "a", "b")
     doors.die(moment, "a", "b")
@@ -146,7 +147,7 @@ def test_a_door_that_dies_while_it_takes_over_from_a_dead_one(
 
 
 def test_a_request_that_may_still_be_on_its_way_is_not_taken_over(
-    store: ObjectStore, doors: Doors, keeper: Keeper
+    store: ObjectStore, doors: Doors, keeper: PushStore
 ) -> None:
     doors.die("before put", "a")
     patient = replace(keeper, claim_seconds=3600)
@@ -166,8 +167,8 @@ class Wrapped:
         return getattr(self.store, name)
 
 
-def with_put(keeper: Keeper, put: Callable[..., None]) -> Keeper:
-    return replace(keeper, store=Wrapped(keeper.store, put))  # type: ignore[arg-type]
+def with_put(keeper: PushStore, put: Callable[..., None]) -> PushStore:
+    return replace(keeper, store=Wrapped(keeper.store, put))
 
 
 def only(errors: Mapping[bytes, LakerunnerError]) -> LakerunnerError:
@@ -175,8 +176,8 @@ def only(errors: Mapping[bytes, LakerunnerError]) -> LakerunnerError:
     return error
 
 
-def test_a_write_that_comes_late_finds_its_key_closed(store: ObjectStore, keeper: Keeper) -> None:
-    late: list[Callable[[], None]] = []
+def test_a_write_that_comes_late_finds_its_key_closed(store: ObjectStore, keeper: PushStore) -> None:
+    late: list[Callable[[], object]] = []
 
     def lost(key: str, data: bytes, *, if_absent: bool) -> None:
         late.append(lambda: store.put(key, data, if_absent=if_absent))
@@ -190,7 +191,7 @@ def test_a_write_that_comes_late_finds_its_key_closed(store: ObjectStore, keeper
 
 
 def test_a_live_door_whose_requests_were_taken_over_says_no_and_they_are_kept_once(
-    store: ObjectStore, keeper: Keeper
+    store: ObjectStore, keeper: PushStore
 ) -> None:
     def slow(key: str, data: bytes, *, if_absent: bool) -> None:
         assert keeper.keep(LOGS, requests("a"), NOW_NS) == {}  # another door, in the meantime
@@ -202,7 +203,7 @@ def test_a_live_door_whose_requests_were_taken_over_says_no_and_they_are_kept_on
     assert pushed_lines(store) == {"a": 1, "b": 1}
 
 
-def test_a_write_whose_answer_was_lost_counts(store: ObjectStore, keeper: Keeper) -> None:
+def test_a_write_whose_answer_was_lost_counts(store: ObjectStore, keeper: PushStore) -> None:
     def twice(key: str, data: bytes, *, if_absent: bool) -> None:
         store.put(key, data, if_absent=if_absent)
         store.put(key, data, if_absent=if_absent)  # as the client of a store tries again by itself
@@ -211,7 +212,7 @@ def test_a_write_whose_answer_was_lost_counts(store: ObjectStore, keeper: Keeper
     assert pushed_lines(store) == {"a": 1}
 
 
-def test_the_store_or_the_index_away_is_no_yes(store: ObjectStore, keeper: Keeper) -> None:
+def test_the_store_or_the_index_away_is_no_yes(store: ObjectStore, keeper: PushStore) -> None:
     def away(*_arguments: Any, **_named: Any) -> None:
         raise Unavailable("away")
 

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.api import key_cache as key_cache_module
-from lakerunner.api.guesses import Guesses
-from lakerunner.api.key_cache import Ages, KeyCache
+from lakerunner.api.key_cache import Ages, GuessLimiter, KeyCache
+from lakerunner.index.api_keys import KeyGrant, digest
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.index.keys import Known, digest
-from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.organization import Caller, Role
 from suites.pushed import ACME, OTHER
 
 READ = frozenset({Role.READ})
@@ -32,16 +31,16 @@ class Directory:
         self.now = 1000.0
         self.asked = 0
         self.away = False
-        self.keys: dict[bytes, Known] = {}
-        freely = Guesses(lambda: self.now, rate=1e9, all_rate=1e9)  # tests/api/test_guesses.py has their limits
+        self.keys: dict[bytes, KeyGrant] = {}
+        freely = GuessLimiter(lambda: self.now, rate=1e9, all_rate=1e9)  # tests/api/test_guesses.py has their limits
         self.cache = KeyCache(self.find, AGES, lambda: self.now, freely)
 
     def add(self, secret: str, seconds: float | None = None, organization: object = ACME) -> Caller:
         caller = Caller(organization, secret.removeprefix("lrk_"), READ)  # type: ignore[arg-type]
-        self.keys[digest(secret)] = Known(caller, seconds)
+        self.keys[digest(secret)] = KeyGrant(caller, seconds)
         return caller
 
-    def find(self, hashed: bytes) -> Known | None:
+    def find(self, hashed: bytes) -> KeyGrant | None:
         self.asked += 1
         if self.away:
             raise Unavailable("PostgreSQL does not answer")
@@ -152,9 +151,9 @@ def test_changed_keys_are_forgotten_for_their_organization_only(directory: Direc
 
 def test_an_answer_that_was_under_way_when_keys_changed_is_not_remembered() -> None:
     asked, answer = threading.Event(), threading.Event()
-    known = [Known(Caller(ACME, "a", READ))]
+    known = [KeyGrant(Caller(ACME, "a", READ))]
 
-    def find(_hashed: bytes) -> Known | None:
+    def find(_hashed: bytes) -> KeyGrant | None:
         found = known[0] if known else None
         asked.set()
         assert answer.wait(10)
@@ -174,9 +173,9 @@ def test_an_answer_that_was_under_way_when_keys_changed_is_not_remembered() -> N
 def test_one_request_asks_for_all_who_have_an_answer_that_was_good() -> None:
     """So that an index that hangs does not hold up every request."""
     caller, now, asked, answer = Caller(ACME, "a", READ), [0.0], threading.Event(), threading.Event()
-    answers = [Known(caller)]
+    answers = [KeyGrant(caller)]
 
-    def find(_hashed: bytes) -> Known | None:
+    def find(_hashed: bytes) -> KeyGrant | None:
         if answers:
             return answers.pop()
         asked.set()

@@ -18,9 +18,8 @@ import pytest
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.server import bind, is_loopback
 from lakerunner.commands.terminal.client import Client
-from lakerunner.model.caller import Role
 from lakerunner.model.errors import NotAllowed, UserError
-from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Role
 from lakerunner.services.home import Home
 from lakerunner.services.parts import http_bounds, web_origins
 from lakerunner.settings import load_settings
@@ -73,7 +72,7 @@ def test_a_spelling_is_loopback_if_the_socket_that_is_bound_to_it_is(spelling: s
 
 
 def test_the_name_that_the_server_listens_on_is_its_own() -> None:
-    named = Authenticator({}.get, DEFAULT_ORGANIZATION, names=frozenset({"lake-1"}))
+    named = Authenticator(lambda _secret: None, DEFAULT_ORGANIZATION, names=frozenset({"lake-1"}))
     assert named.caller({"host": "Lake-1:7080"}, Role.READ).organization == DEFAULT_ORGANIZATION
     with pytest.raises(NotAllowed, match="Host 'lake-2:7080' is not localhost"):
         named.caller({"host": "lake-2:7080"}, Role.READ)

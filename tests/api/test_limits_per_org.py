@@ -23,11 +23,10 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql.sql_api import SqlApi
-from lakerunner.model.caller import Caller, Role, Share
 from lakerunner.model.errors import Busy, Unavailable, UserError
-from lakerunner.model.organization import Organization
-from lakerunner.query.account import Account
+from lakerunner.model.organization import Caller, Organization, Role, Share
 from lakerunner.query.answer import Answer
+from lakerunner.query.contract.account import Account
 from lakerunner.query.sql import Question
 from servers.lake import wait_until
 from suites.leaving import leaving
@@ -53,7 +52,7 @@ class Gated:
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         self.asked += 1
-        return _Row(self, question.text == "wait")  # type: ignore[return-value]
+        return _Row(self, question.text == "wait")
 
 
 class _Row:

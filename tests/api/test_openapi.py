@@ -153,7 +153,7 @@ def test_an_endpoint_serves_the_methods_it_states() -> None:
     said = Operation("t", "does it", {200: Reply("done")})
     endpoint = Endpoint("/a/{b:int}/c", lambda request: None, GET=said, DELETE=said)  # type: ignore[arg-type,return-value]
     assert endpoint.methods == {"GET", "HEAD", "DELETE"}
-    paths = document([endpoint, Route("/plain", lambda request: None)])["paths"]  # type: ignore[arg-type,return-value]
+    paths = document([endpoint, Route("/plain", lambda request: None)])["paths"]
     assert list(paths) == ["/a/{b}/c"]
     assert [paths["/a/{b}/c"][method]["operationId"] for method in ("get", "delete")] == ["get_a_b_c", "delete_a_b_c"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from lakerunner.api.keep import Keeper
-from lakerunner.api.receive import PushLimits, Receiver
+from lakerunner.api.push.push_store import PushStore
+from lakerunner.api.push.receiver import PushLimits, PushResult, Receiver
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Organization
@@ -35,7 +35,7 @@ def opened(warmed: None) -> Iterator[Open]:
     receivers: list[Receiver] = []
     bugs: list[str] = []
 
-    def start(keeper: Keeper, limits: PushLimits = LIMITS) -> Receiver:
+    def start(keeper: PushStore, limits: PushLimits = LIMITS) -> Receiver:
         receivers.append(Receiver(keeper, limits, bugs.append))
         receivers[-1].start()
         return receivers[-1]
@@ -61,16 +61,16 @@ class Gate:
         return getattr(self._store, name)
 
 
-def gated(keeper: Keeper) -> tuple[Keeper, Gate]:
+def gated(keeper: PushStore) -> tuple[PushStore, Gate]:
     gate = Gate(keeper.store)
-    return replace(keeper, store=gate), gate  # type: ignore[arg-type]
+    return replace(keeper, store=gate), gate
 
 
-def offer(receiver: Receiver, line: str, **named: Any) -> Future[None]:
+def offer(receiver: Receiver, line: str, **named: Any) -> PushResult:
     return receiver.offer(named.get("organization", ACME), "logs", "otlp", request_of(line))
 
 
-def test_yes_means_stored_and_announced(index: Index, store: ObjectStore, keeper: Keeper, opened: Open) -> None:
+def test_yes_means_stored_and_announced(index: Index, store: ObjectStore, keeper: PushStore, opened: Open) -> None:
     receiver = opened(keeper)
 
     def push(number: int) -> bool:
@@ -86,7 +86,7 @@ def test_yes_means_stored_and_announced(index: Index, store: ObjectStore, keeper
 
 
 def test_requests_of_one_kind_share_an_object_and_others_do_not(
-    store: ObjectStore, keeper: Keeper, opened: Open
+    store: ObjectStore, keeper: PushStore, opened: Open
 ) -> None:
     receiver = opened(keeper, HELD)
     answers = [offer(receiver, line) for line in ("a", "b", "c")]
@@ -98,7 +98,7 @@ def test_requests_of_one_kind_share_an_object_and_others_do_not(
     assert found == {str(ACME.id): ["a", "b", "c"], str(OTHER.id): ["a", "d"]}
 
 
-def test_without_an_age_each_request_has_its_object(store: ObjectStore, keeper: Keeper, opened: Open) -> None:
+def test_without_an_age_each_request_has_its_object(store: ObjectStore, keeper: PushStore, opened: Open) -> None:
     receiver = opened(keeper, replace(LIMITS, max_seconds=0))
     for answer in [offer(receiver, line) for line in ("a", "b", "c")]:
         answer.result(30)
@@ -106,7 +106,7 @@ def test_without_an_age_each_request_has_its_object(store: ObjectStore, keeper: 
 
 
 def test_an_object_is_closed_at_its_size_and_a_large_request_is_alone(
-    store: ObjectStore, keeper: Keeper, opened: Open
+    store: ObjectStore, keeper: PushStore, opened: Open
 ) -> None:
     size = len(request_of("a"))
     receiver = opened(keeper, replace(HELD, max_bytes=3 * size))
@@ -123,7 +123,7 @@ def test_an_object_is_closed_at_its_size_and_a_large_request_is_alone(
 
 
 def test_the_same_request_at_the_same_time_and_later_counts_once(
-    store: ObjectStore, keeper: Keeper, opened: Open
+    store: ObjectStore, keeper: PushStore, opened: Open
 ) -> None:
     slow, gate = gated(keeper)
     receiver = opened(slow)
@@ -138,7 +138,7 @@ def test_the_same_request_at_the_same_time_and_later_counts_once(
 
 
 def test_what_cannot_be_read_is_refused_and_its_neighbours_are_kept(
-    store: ObjectStore, keeper: Keeper, opened: Open
+    store: ObjectStore, keeper: PushStore, opened: Open
 ) -> None:
     receiver = opened(keeper, HELD)
     good = [offer(receiver, "a")]
@@ -155,13 +155,13 @@ def test_what_cannot_be_read_is_refused_and_its_neighbours_are_kept(
     assert lines_of(data) == ["a", "b"]
 
 
-def test_text_that_is_not_utf_8_is_no_reason_to_refuse(store: ObjectStore, keeper: Keeper, opened: Open) -> None:
+def test_text_that_is_not_utf_8_is_no_reason_to_refuse(store: ObjectStore, keeper: PushStore, opened: Open) -> None:
     data = request_of("caf\u00e9").replace("\u00e9".encode(), b"\xe9!")
     opened(keeper).accept(ACME, "logs", "otlp", data)
     assert list(pushed_objects(store).values()) == [data]
 
 
-def test_signals_and_formats_that_are_not_read_are_refused(keeper: Keeper, opened: Open) -> None:
+def test_signals_and_formats_that_are_not_read_are_refused(keeper: PushStore, opened: Open) -> None:
     receiver = opened(keeper)
     with pytest.raises(UserError, match="unknown signal 'profiles'"):
         receiver.accept(ACME, "profiles", "otlp", b"x")
@@ -181,7 +181,7 @@ def test_signals_and_formats_that_are_not_read_are_refused(keeper: Keeper, opene
 )
 @pytest.mark.parametrize("address", ["local"], indirect=True)
 def test_an_organization_may_have_as_much_waiting_as_it_leaves_free(
-    index: Index, store: ObjectStore, keeper: Keeper, opened: Open, limit: dict[str, int], words: str
+    index: Index, store: ObjectStore, keeper: PushStore, opened: Open, limit: dict[str, int], words: str
 ) -> None:
     index.organizations.create(THIRD)
     slow, gate = gated(keeper)
@@ -207,7 +207,7 @@ def test_an_organization_may_have_as_much_waiting_as_it_leaves_free(
 
 
 def test_what_was_taken_is_kept_at_the_end_and_nothing_more_is_taken(
-    store: ObjectStore, keeper: Keeper, opened: Open
+    store: ObjectStore, keeper: PushStore, opened: Open
 ) -> None:
     receiver = opened(keeper, HELD)
     answer = offer(receiver, "a")
@@ -220,7 +220,7 @@ def test_what_was_taken_is_kept_at_the_end_and_nothing_more_is_taken(
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
 def test_a_store_that_is_away_is_no_yes_and_the_request_counts_once_when_it_is_back(
-    store: ObjectStore, keeper: Keeper, opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: ObjectStore, keeper: PushStore, opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver = opened(keeper)
     shutil.move(tmp_path / "store", tmp_path / "away")
@@ -235,7 +235,7 @@ def test_a_store_that_is_away_is_no_yes_and_the_request_counts_once_when_it_is_b
 
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
-def test_an_index_that_is_away_is_no_yes(index: Index, store: ObjectStore, keeper: Keeper, opened: Open) -> None:
+def test_an_index_that_is_away_is_no_yes(index: Index, store: ObjectStore, keeper: PushStore, opened: Open) -> None:
     receiver = opened(keeper)
     index.close()
     with pytest.raises(Unavailable):

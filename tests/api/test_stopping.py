@@ -43,7 +43,10 @@ def stopped(path: str, body: dict[str, Any] | None, waits: str, log: pytest.LogC
     """The future response to a request that was under way when the server stopped."""
     engine, metrics = Waiting(), ScriptedMetrics(["wait"])
     lake = ScriptedLake(answers={"wait": metrics})
-    who, limits = Authenticator({}.get, DEFAULT_ORGANIZATION), QueryLimits(Capacity(2, 1000.0, 2), time.monotonic)
+    who, limits = (
+        Authenticator(lambda _secret: None, DEFAULT_ORGANIZATION),
+        QueryLimits(Capacity(2, 1000.0, 2), time.monotonic),
+    )
     apis: tuple[Any, ...] = (
         SqlApi(engine, who, time.time_ns, limits),  # type: ignore[arg-type]
         NativeApi(engine, engine, who, time.time_ns, limits),  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -21,9 +22,9 @@ from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 
 from lakerunner.api.http_protocol import Bounds
-from lakerunner.api.keep import Keeper
-from lakerunner.api.otlp import otlp_grpc
-from lakerunner.api.tls import Pair, WrongKey, pinning, trusting
+from lakerunner.api.push import otlp_grpc
+from lakerunner.api.push.push_store import PushStore
+from lakerunner.api.tls import KeyPair, WrongKey, pinning, trusting
 from lakerunner.index.index import Index
 from lakerunner.model.errors import UserError
 from suites.certificates import Authority
@@ -51,7 +52,8 @@ def opened(address: str) -> socket.socket:
 def shown(address: str, trust: ssl.SSLContext) -> str:
     """The name in the certificate that a server shows."""
     with opened(address) as plain, trust.wrap_socket(plain, server_hostname="localhost") as encrypted:
-        return encrypted.getpeercert()["subject"][0][0][1]
+        certificate: Any = encrypted.getpeercert()
+        return str(certificate["subject"][0][0][1])
 
 
 def wrong_pairs(authority: Authority, directory: Path) -> Iterator[tuple[Path, Path, type, str]]:
@@ -72,7 +74,7 @@ def wrong_pairs(authority: Authority, directory: Path) -> Iterator[tuple[Path, P
 def test_what_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
     for certificate, key, kind, message in wrong_pairs(authority, tmp_path):
         with pytest.raises(UserError) as refused:
-            Pair.load(certificate, key)
+            KeyPair.load(certificate, key)
         assert (type(refused.value), str(refused.value)) == (kind, message)
     with pytest.raises(UserError, match="absent cannot be used as CA certificates: No such file"):
         trusting(str(tmp_path / "absent"))
@@ -215,7 +217,7 @@ def test_new_files_that_cannot_be_used_leave_the_old_ones_in_force(authority: Au
 
 
 @pytest.fixture
-def doors(index: Index, keeper: Keeper, warmed: None, authority: Authority) -> Iterator[Doors]:
+def doors(index: Index, keeper: PushStore, warmed: None, authority: Authority) -> Iterator[Doors]:
     with open_doors(index, keeper, authority.files.loaded) as opened:
         yield opened
 
@@ -262,7 +264,7 @@ def test_grpc_refuses_clients_without_tls_or_trust(doors: Doors, authority: Auth
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
 def test_a_renewed_certificate_is_shown_by_grpc(
-    index: Index, keeper: Keeper, warmed: None, authority: Authority
+    index: Index, keeper: PushStore, warmed: None, authority: Authority
 ) -> None:
     files = authority.issue("first")
     certificate = files.loaded
@@ -281,7 +283,7 @@ def test_a_renewed_certificate_is_shown_by_grpc(
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
 def test_a_handshake_of_grpc_that_does_not_end_is_given_up(
-    index: Index, keeper: Keeper, warmed: None, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    index: Index, keeper: PushStore, warmed: None, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp_grpc, "HANDSHAKE_SECONDS", 0.5)
     with open_doors(index, keeper, authority.files.loaded) as doors, opened(doors.grpc_address) as silent:
@@ -290,7 +292,7 @@ def test_a_handshake_of_grpc_that_does_not_end_is_given_up(
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
 def test_a_handshake_of_grpc_counts_as_a_connection(
-    index: Index, keeper: Keeper, warmed: None, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    index: Index, keeper: PushStore, warmed: None, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp_grpc, "CONNECTIONS_MAX", 2)
     with open_doors(index, keeper, authority.files.loaded) as doors:

@@ -68,7 +68,7 @@ def loki(line: str) -> bytes:
 
 
 # Which server, path, content type, a body that holds this word, and the status of the answer; stored, if it is a push.
-DOORS = {
+DOORS: dict[str, tuple[Any, ...]] = {
     "otlp logs": ("api", "/v1/logs", PROTOBUF, request_of, 200, True),
     "otlp metrics": ("api", "/v1/metrics", PROTOBUF, metrics, 200, True),
     "otlp traces": ("api", "/v1/traces", PROTOBUF, traces, 200, True),
@@ -199,6 +199,6 @@ def test_a_body_that_is_not_as_long_as_announced_is_refused(announced: str, read
         return {"type": "http.request", "body": b"abc", "more_body": False}
 
     scope = {"type": "http", "method": "POST", "headers": [(b"content-length", announced.encode())]}
-    request = Request(scope, receive)  # type: ignore[arg-type]
+    request = Request(scope, receive)
     with pytest.raises(UserError, match=f"the body has 3 bytes, Content-Length is {announced}"):
         asyncio.run(read(request, BodyLimit(100, "a limit")))

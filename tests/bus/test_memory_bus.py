@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakerunner.bus.memory import MemoryBus
+from servers.memory_bus import MemoryBus
 from suites.bus import BusSuite
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakerunner.bus.boxes import COMPACTION, ROLLUP, ClosedBox, SegmentBoxes, SegmentBoxLimits
 from lakerunner.bus.bus import Delivery
-from lakerunner.bus.closed import ClosedBox
-from lakerunner.bus.segment_boxes import COMPACTION, ROLLUP, SegmentBoxes, SegmentBoxLimits
 from lakerunner.bus.topics import Candidate, CompactBox, RollupBox, SegmentsCommitted
 from lakerunner.model.time import DAY_NS, HOUR_NS
 

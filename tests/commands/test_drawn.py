@@ -9,9 +9,8 @@ import pytest
 
 from lakerunner import cli
 from lakerunner.commands.objects import show_objects, show_rejects
-from lakerunner.commands.terminal.answers import Row
-from lakerunner.commands.terminal.show import DrawnOutput, show_rows
-from lakerunner.model.drawn import drawn, for_terminal
+from lakerunner.commands.terminal.show import DrawnOutput, Row, show_rows
+from lakerunner.model.display import escape_controls, for_terminal
 from lakerunner.model.errors import UserError
 from lakerunner.services.logs import Log, configure_logs
 from lakerunner.settings import Settings
@@ -30,12 +29,12 @@ def is_harmless(text: str) -> bool:
 
 
 def test_every_control_and_bidirectional_character_is_drawn() -> None:
-    assert drawn(HOSTILE) == SHOWN
-    assert drawn("\ud800") == "\\ud800"
+    assert escape_controls(HOSTILE) == SHOWN
+    assert escape_controls("\ud800") == "\\ud800"
     kept = "line\n\ttab é 日本 👩\u200d💻 \u05d0"  # a joiner is part of an emoji, Hebrew is text
-    assert drawn(kept) == kept
+    assert escape_controls(kept) == kept
     for code in (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x61C, *range(0x202A, 0x202F)):
-        assert drawn(chr(code)) != chr(code)
+        assert escape_controls(chr(code)) != chr(code)
 
 
 def test_machine_formats_are_exact_unless_a_person_reads_them() -> None:

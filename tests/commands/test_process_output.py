@@ -7,10 +7,12 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 
 from lakerunner.commands.terminal.screen import TerminalScreen, ready_text
 from lakerunner.settings import Settings
@@ -19,6 +21,12 @@ from servers.postgres import drop_database, fresh_database
 
 WORKER = ["query-worker", "--listen", "127.0.0.1:0", "--home"]
 PARTS = ("ingest", "query-api", "pubsub")
+
+
+@pytest.fixture(scope="module")
+def _compiled() -> None:
+    """Compile all kernels: a first start says on a terminal that it compiles them."""
+    subprocess.run([sys.executable, "-m", "lakerunner.services.warm"], check=True, timeout=590)
 
 
 def test_up_shows_once_where_to_push_how_to_ask_and_where_the_guide_is() -> None:
@@ -47,6 +55,7 @@ lakerunner is ready at http://127.0.0.1:7080
     )
 
 
+@pytest.mark.usefixtures("_compiled")
 def test_ctrl_c_on_a_terminal_shows_stopped_and_nothing_more(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen:

@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from lakerunner.api.formats.series_rows import warm
+from lakerunner.api.formats.series_text import warm
 from lakerunner.cli import cli
 from lakerunner.commands.terminal.plot import Line, plot, short
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account, Missing
-from lakerunner.query.metrics.reads import Read
-from lakerunner.query.series_answer import Group
-from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.query.contract.account import Account, Missing
+from lakerunner.query.reads import Read
+from lakerunner.query.series_answer import StepGroup
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram
 from lakerunner.series.values import Steps, Vector
 from suites.metrics_lake import MemoryLake, ScriptedLake, ScriptedMetrics, metrics_server, sample_lake
 
 NOW = 1_794_823_890_000
-HISTOGRAM = Histogram(0, 5.0, 18.4, positive=Buckets(np.array([0, 1], np.int32), np.array([3.0, 2.0])))
+HISTOGRAM = Histogram(0, 5.0, 18.4, positive=BucketCounts(np.array([0, 1], np.int32), np.array([3.0, 2.0])))
 NASTY = "[bold]x[/bold]\x1b[31m"
 
 
@@ -150,7 +150,7 @@ def test_errors_name_the_options(url: str) -> None:
 
 
 def test_what_is_missing_is_exit_code_3_and_a_failure_1() -> None:
-    group = Group(Steps(NOW, NOW), Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
+    group = StepGroup(Steps(NOW, NOW), Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
     missing = Missing(2, TimeRange(NOW * 1_000_000, NOW * 1_000_000 + 1), "the store is away")
     answers = {
         "part": ScriptedMetrics([group, Account(missing=(missing,))]),
@@ -220,7 +220,7 @@ def test_short_numbers(value: float, text: str) -> None:
 def test_which_tiers_were_read() -> None:
     lake = ScriptedLake()
     steps = Steps(NOW, NOW)
-    group = Group(steps, Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
+    group = StepGroup(steps, Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
     tiles = {300_000: ((NOW - 600_000, NOW - 300_000),), 0: ((NOW - 300_000, NOW),)}
     read = Read("rate(a[5m])", 300_000, "1 h rollups need a range that is a multiple of 1 h", tiles)
     lake.answers["rate(a[5m])"] = ScriptedMetrics([group], reads=(read,))
@@ -234,6 +234,18 @@ def test_which_tiers_were_read() -> None:
         "  read raw samples after 2026-11-16 10:06:30 to 2026-11-16 10:11:30",
     ]
     assert lake.asked[-1].raw
+
+
+def test_the_engine_is_asked_for() -> None:
+    lake = ScriptedLake()
+    group = StepGroup(Steps(NOW, NOW), Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
+    lake.answers["a"] = ScriptedMetrics([group])
+    with metrics_server(lake, NOW * 1_000_000) as url:
+        assert run(url, "a", "--instant", "--engine", "spark").exit_code == 0
+        assert lake.asked[-1].engine == "spark"
+        assert run(url, "a", "--instant").exit_code == 0
+        assert lake.asked[-1].engine == "duckdb"
+        assert run(url, "a", "--engine", "presto").exit_code == 2
 
 
 def test_the_plan_is_shown_without_running_the_query() -> None:

@@ -16,13 +16,13 @@ from click.testing import CliRunner, Result
 
 from lakerunner.cli import cli
 from lakerunner.commands.terminal import show
-from lakerunner.commands.terminal.answers import Query
 from lakerunner.commands.terminal.ask_sql import parameters
 from lakerunner.commands.terminal.client import Client
+from lakerunner.commands.terminal.show import Query
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account, Missing
+from lakerunner.query.contract.account import Account, Missing
 from lakerunner.services.home import Home
 from query.sample_lake import FULL_SHRED, NOW, OWN, START, Lake, Record, random_records
 from servers.lake import LAKERUNNER, clean_environment

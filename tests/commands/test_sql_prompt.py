@@ -19,7 +19,7 @@ import pytest
 
 from lakerunner.commands.terminal.prompt import ends_inside, split_statements
 from lakerunner.lakeql.tables import SPANS_TABLE
-from lakerunner.query.account import Account
+from lakerunner.query.contract.account import Account
 from servers.lake import LAKERUNNER, clean_environment
 from suites.scripted import Scripted, ScriptedEngine, sql_server
 

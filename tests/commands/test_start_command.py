@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,11 @@ def taken() -> Iterator[int]:
         yield other.getsockname()[1]
 
 
+Run = Callable[..., tuple[int, str, str]]  # a command with settings: its exit code and both outputs
+
+
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run a command with these settings in an empty directory; its exit code and both outputs."""
     before = os.umask(0o022)
     monkeypatch.chdir(tmp_path)
@@ -48,7 +51,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.Captu
     os.umask(before)
 
 
-def test_up_reports_all_wrong_settings_and_creates_nothing(command, taken: int, tmp_path: Path) -> None:
+def test_up_reports_all_wrong_settings_and_creates_nothing(command: Run, taken: int, tmp_path: Path) -> None:
     code, output, errors = command(
         "up",
         listen=f"127.0.0.1:{taken}",
@@ -85,7 +88,7 @@ def test_up_reports_all_wrong_settings_and_creates_nothing(command, taken: int, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_chosen_otlp_port_must_be_free(command, taken: int) -> None:
+def test_a_chosen_otlp_port_must_be_free(command: Run, taken: int) -> None:
     code, _, errors = command("up", listen="127.0.0.1:0", otlp_http_port=str(taken))
     assert code == 2
     assert errors == (
@@ -95,7 +98,7 @@ def test_a_chosen_otlp_port_must_be_free(command, taken: int) -> None:
     )
 
 
-def test_a_home_that_cannot_be_made_is_refused(command, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_made_is_refused(command: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     remedy = "choose a directory that you can write to with --home or LAKERUNNER_HOME"
     code, _, errors = command("up", "--home", str(tmp_path / "file"))
@@ -106,7 +109,7 @@ def test_a_home_that_cannot_be_made_is_refused(command, tmp_path: Path) -> None:
     assert f"cannot be used: {tmp_path}/file is a file: {remedy}" in errors
 
 
-def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(command, tmp_path: Path) -> None:
+def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(command: Run, tmp_path: Path) -> None:
     home = Home(tmp_path / "lake")
     try:
         code, _, errors = command("up", "--home", str(tmp_path / "lake"), listen="nowhere.invalid:1")
@@ -117,7 +120,9 @@ def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(comm
     assert "listen = 'nowhere.invalid:1'" in errors
 
 
-def test_ports_of_the_process_that_has_the_home_are_not_listed_beside_it(command, taken: int, tmp_path: Path) -> None:
+def test_ports_of_the_process_that_has_the_home_are_not_listed_beside_it(
+    command: Run, taken: int, tmp_path: Path
+) -> None:
     home = Home(tmp_path / "lake")
     try:
         code, _, errors = command("up", home=str(tmp_path / "lake"), listen=f"127.0.0.1:{taken}")
@@ -135,7 +140,9 @@ def test_ports_of_the_process_that_has_the_home_are_not_listed_beside_it(command
         (["query-api"], {"DATABASE_URL": "postgresql://l:s3cret@db:none/l"}, "postgresql://l:****@db:none/l"),
     ],
 )
-def test_what_a_service_needs_is_checked_before_it_starts(command, arguments, settings, wrong: str) -> None:
+def test_what_a_service_needs_is_checked_before_it_starts(
+    command: Run, arguments: list[str], settings: dict[str, str], wrong: str
+) -> None:
     code, _, errors = command(*arguments, **{"listen": "127.0.0.1:0", **settings})
     assert code == 2
     assert wrong in errors
@@ -143,7 +150,9 @@ def test_what_a_service_needs_is_checked_before_it_starts(command, arguments, se
 
 
 @pytest.mark.parametrize("name", ["up", "demo", "ingest"])
-def test_ctrl_c_while_the_parts_are_imported_shows_stopped(command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_ctrl_c_while_the_parts_are_imported_shows_stopped(
+    command: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     class CtrlC:
         """Pressed at the moment when a module is looked for."""
 
@@ -158,7 +167,7 @@ def test_ctrl_c_while_the_parts_are_imported_shows_stopped(command, monkeypatch:
     assert command(name, **given) == (0, "stopped\n", "")
 
 
-def test_settings_shows_values_in_force_and_their_sources(command, tmp_path: Path) -> None:
+def test_settings_shows_values_in_force_and_their_sources(command: Run, tmp_path: Path) -> None:
     (tmp_path / "lake.toml").write_text("box_max_objects = 5\n")
     given = {"CONFIG": "lake.toml", "DATABASE_URL": "postgresql://lake:s3cret@db/lake", "lister_seconds": "3"}
     code, output, errors = command("settings", "--home", "there", **given)
@@ -206,7 +215,7 @@ def test_settings_shows_values_in_force_and_their_sources(command, tmp_path: Pat
     ],
     ids=" ".join,
 )
-def test_a_command_that_needs_a_lake_creates_none(command, tmp_path: Path, arguments: list[str]) -> None:
+def test_a_command_that_needs_a_lake_creates_none(command: Run, tmp_path: Path, arguments: list[str]) -> None:
     code, output, errors = command(*arguments, home="lakes/new")
     assert (code, output) == (2, "")
     assert errors == (

@@ -16,7 +16,7 @@ from lakerunner.bus.backlog import Backlog
 from lakerunner.bus.postgres import PostgresBus
 from lakerunner.cli import cli
 from lakerunner.commands.status import document, run_status
-from lakerunner.commands.terminal.status_tables import age, fitting, shown, size
+from lakerunner.commands.terminal.tables import age, fitting, size, status_view
 from lakerunner.index.commit import Commit
 from lakerunner.index.inspect import Level
 from lakerunner.index.sources import Arrival
@@ -24,7 +24,7 @@ from lakerunner.model.errors import NotFound
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import segment_id
 from lakerunner.model.source import SourceObject
-from lakerunner.services.status import Status, Waiting, collect, written
+from lakerunner.services.status import Status, Waiting, collect, write_amplification
 from suites.checked import ORG, START_NS, CheckedLake, checked_lake, logs_of, points_of, spans_of
 
 OTHER = Organization(segment_id("other"), "other")
@@ -152,7 +152,7 @@ written per stored byte: logs 1.00
 
 def test_the_tables() -> None:
     out = io.StringIO()
-    Console(file=out, width=100).print(shown(STATUS))
+    Console(file=out, width=100).print(status_view(STATUS))
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert lines == [line.rstrip() for line in TABLES.splitlines()]
 
@@ -181,7 +181,7 @@ def test_what_a_terminal_has_no_room_for_is_said() -> None:
     def lines(height: int) -> list[str]:
         console = Console(file=io.StringIO(), width=120, height=height)
         with console.capture() as captured:
-            console.print(fitting(console, shown(STATUS)))
+            console.print(fitting(console, status_view(STATUS)))
         return [line.rstrip() for line in captured.get().splitlines()]
 
     whole = lines(200)
@@ -208,7 +208,7 @@ def test_write_amplification_is_of_raw_rows() -> None:
         Level("logs", 0, 2, 1, 1, 300, 0),
         Level("metrics", 10_000, 3, 1, 1, 100, 0),
     ]
-    assert written(levels) == {"logs": 2.5}
+    assert write_amplification(levels) == {"logs": 2.5}
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import grpc
 import httpx
 import pytest
 
-from lakerunner.model.given import WrongSettings
+from lakerunner.model.setting_value import WrongSettings
 from lakerunner.services import meters
 from lakerunner.services.preflight import check_settings
 from lakerunner.services.renewal import Renewal
@@ -91,7 +93,7 @@ def test_dates_and_modes_are_warned_of_and_shown(authority: Authority, caplog: p
 
     renewal.report()
     assert warned() == []
-    assert meters.CERTIFICATE_EXPIRES.collect()[0].samples[0].value == certificate.pair.expires
+    assert next(iter(meters.CERTIFICATE_EXPIRES.collect())).samples[0].value == certificate.pair.expires
     now += 1.5 * DAY
     renewal.look()
     renewal.look()
@@ -103,7 +105,7 @@ def test_dates_and_modes_are_warned_of_and_shown(authority: Authority, caplog: p
     files.key.write_text("rubbish")
     renewal.look()
     renewal.look()
-    assert warned() == ["the new certificate cannot be used, the one before it stays"]
+    assert warned() == ["the new certificate cannot be used; the previous one stays in force"]
     files.replace(authority.issue("renewed", valid=timedelta(days=90)))
     files.key.chmod(0o644)
     renewal.look()
@@ -127,7 +129,7 @@ def test_commands_verify_the_lake_of_their_home_and_follow_its_certificate(
         lake.process.wait_for(f"lakerunner query-api is ready at {lake.url}")
         for path in ("livez", "healthz", "readyz", "metrics", "openapi.json"):  # it may still be getting ready
             url = f"{_named(lake)}/{path}"
-            wait_until(lambda url=url: httpx.get(url, verify=authority.trust).status_code == 200, url, 60)
+            wait_until(partial(_is_ok, url, authority.trust), url, 60)
         assert _asked(lake) == "2"
         counted = 'lakerunner_queries_total{state="answered"} 1.0'  # after the last byte of the answer has left
         wait_until(lambda: counted in httpx.get(f"{_named(lake)}/metrics", verify=authority.trust).text, counted, 60)
@@ -147,11 +149,15 @@ def test_commands_verify_the_lake_of_their_home_and_follow_its_certificate(
         assert (lake.home / "certificate").read_text().strip() == second.certificate.read_text().strip()
         assert _asked(lake) == "2"
         files.key.write_text("rubbish")
-        lake.process.wait_for("the new certificate cannot be used, the one before it stays")
+        lake.process.wait_for("the new certificate cannot be used; the previous one stays in force")
         assert _asked(lake) == "2"
         assert lake.process.stop() == 0
         assert "Traceback" not in lake.process.text()
         assert not (lake.home / "certificate").exists()
+
+
+def _is_ok(url: str, trust: ssl.SSLContext) -> bool:
+    return httpx.get(url, verify=trust).status_code == 200
 
 
 def _named(lake: Lake) -> str:

@@ -1,4 +1,4 @@
-"""What was answered, in the one shape that is compared, and the comparison."""
+"""Answers in the one form that is compared, and the comparison."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from conformance.notation import Point
 from conformance.script import Case, Expected
 from lakerunner.model.labels import Labels, labels_text
 from lakerunner.promql.selection.staleness import STALE_BITS
-from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram
 
 EPSILON = 1e-6
 _LEAST_NORMAL = 2.0**-1022
 
-# A histogram as the engine has it, or as HTTP shows it.
+# A histogram of the engine, or as HTTP shows it.
 Shown = Histogram | object
 
 
 @dataclass(frozen=True)
 class Answer:
     """`series`: the points of each, (time in ms, number or histogram). A vector has one point in each series. `kind` is
-    scalar, vector, matrix or string; a scalar stands in `scalar`. `error`: the query failed, with these words."""
+    scalar, vector, matrix or string; `scalar` holds a scalar. `error`: the message of a query that failed."""
 
     kind: str = "vector"
     series: Sequence[tuple[Labels, Sequence[tuple[int, float | Shown]]]] = ()
@@ -40,7 +40,7 @@ SameHistogram = Callable[[Point, object], bool]
 
 
 def almost_equal(one: float, other: float) -> bool:
-    """Within a relative 1e-6; every NaN is equal to every other, but for the one that marks the end of a series."""
+    """Compare within a relative 1e-6. All NaN are equal, except the one that marks the end of a series."""
     stale = [np.float64(value).view(np.uint64) == STALE_BITS for value in (one, other)]
     if any(stale):
         return all(stale)
@@ -53,7 +53,7 @@ def almost_equal(one: float, other: float) -> bool:
 
 
 def same_histogram(expected: Point, got: object) -> bool:
-    """Buckets of count zero do not count; the reset hint does where the script names it."""
+    """Compare histograms. Buckets of count zero are ignored; the reset hint is compared if the script names it."""
     one = expected.value
     return (
         isinstance(one, Histogram)
@@ -69,7 +69,7 @@ def same_histogram(expected: Point, got: object) -> bool:
     )
 
 
-def _same_buckets(one: Buckets, other: Buckets) -> bool:
+def _same_buckets(one: BucketCounts, other: BucketCounts) -> bool:
     left, right = one.counts != 0, other.counts != 0
     if not np.array_equal(one.indexes[left], other.indexes[right]):
         return False
@@ -78,7 +78,7 @@ def _same_buckets(one: Buckets, other: Buckets) -> bool:
 
 
 def problem_of(case: Case, answer: Answer, same: SameHistogram = same_histogram) -> str | None:
-    """What is wrong with the answer; None: nothing."""
+    """Return what is wrong with the answer; None if nothing is."""
     if answer.error is not None:
         if not case.fail:
             return f"failed: {answer.error}"

@@ -1,5 +1,5 @@
-"""One case asked in every way that must give the same: as it stands; as the middle of a range; and, of an instant, from
-other moments with `@` put behind every selector."""
+"""Run one case in every way that must give the same answer: as it is; as the middle of a range; and, for an instant,
+from other times with `@` after every selector."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakerunner.series.expression import (
 from lakerunner.series.values import Steps
 
 MINUTE_MS = 60_000
-# What these give depends on the moment of the evaluation, however fixed their arguments are.
+# Their values depend on the time of the evaluation, even if their arguments do not.
 OF_THE_MOMENT = frozenset(
     {"days_in_month", "day_of_month", "day_of_week", "day_of_year", "hour", "minute", "month", "year", "time"}
     | {"end", "range", "start", "step", "timestamp", "predict_linear"}
@@ -37,7 +37,7 @@ _OF_THE_QUESTION = re.compile(r"(start|end|range|step)\(\)")
 
 
 def problem(case: Case, subject: Subject, same: SameHistogram = same_histogram, *, moved: bool = True) -> str | None:
-    """What is wrong with the answers to this case; None: nothing. `moved`: with `@` as well."""
+    """Return what is wrong with the answers to this case; None if nothing is. `moved`: try it with `@` as well."""
     for query, steps in _ways(case, moved=moved):
         found = _problem(replace(case, query=query, steps=steps), subject, same)
         if found:
@@ -73,7 +73,7 @@ def _problem(case: Case, subject: Subject, same: SameHistogram) -> str | None:
     if ranged.error is not None:
         return f"in a range failed: {ranged.error}"
     if case.ordered:
-        return None  # a range is always in the order of labels
+        return None  # a range is always sorted by labels
     found = problem_of_value(case, _middle(ranged, at, answer.kind), same)
     return f"in a range: {found}" if found else None
 
@@ -94,7 +94,7 @@ def _nodes(expression: Expression) -> Iterator[Expression]:
 
 
 def fixed(expression: Expression, at: int) -> Expression:
-    """With `@` at this moment wherever no moment stands; what is inside a subquery goes by the subquery's."""
+    """Add `@` at this time wherever there is none; inside a subquery that of the subquery applies."""
     match expression:
         case Selector():
             return expression if isinstance(expression.at, int) else replace(expression, at=at)

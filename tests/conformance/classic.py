@@ -1,4 +1,5 @@
-"""Classic histograms (`_bucket`, `_count`, `_sum`) as native ones with custom buckets: what `load_with_nhcb` adds."""
+"""Convert classic histograms (`_bucket`, `_count`, `_sum`) to native ones with custom buckets, which `load_with_nhcb`
+adds."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram
 
 _SUFFIXES = ("_bucket", "_count", "_sum")
 
@@ -31,12 +32,12 @@ class _Classic:
         if cumulative != sorted(cumulative) or cumulative[-1] != total:
             raise ValueError(f"a classic histogram whose counts do not add up: {self}")
         counts = np.diff(np.array([0.0, *cumulative]))
-        buckets = Buckets(np.arange(len(bounds), dtype=np.int32), counts)
+        buckets = BucketCounts(np.arange(len(bounds), dtype=np.int32), counts)
         return Histogram(CUSTOM_BUCKETS, total, self.sum, positive=buckets, custom_values=tuple(bounds[:-1]))
 
 
 def as_native(series: dict[Labels, dict[int, float | Histogram]]) -> dict[Labels, dict[int, Histogram]]:
-    """By the name without its suffix and the labels without `le`."""
+    """Group by the name without its suffix and the labels without `le`."""
     found: dict[Labels, dict[int, _Classic]] = defaultdict(lambda: defaultdict(_Classic))
     for labels, samples in series.items():
         name = value_of(labels, NAME)

@@ -1,7 +1,8 @@
-"""How scripts write native histograms: `{{schema:1 count:3 sum:2 offset:-1 buckets:[1 2]}}`, and sequences of them.
+"""Parse native histograms as scripts write them: `{{schema:1 count:3 sum:2 offset:-1 buckets:[1 2]}}`, and sequences of
+them.
 
-The arithmetic here is the plain one of equal layouts (and of finer buckets added to coarser ones), on purpose not the
-engine's: expectations do not come from what they test.
+The arithmetic here is simple, for equal layouts (and finer buckets added to coarser ones), and deliberately not the
+engine's: expectations must not come from the code they test.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram, ResetHint
 
 _HINTS = {
     "unknown": ResetHint.UNKNOWN,
@@ -26,7 +27,7 @@ _ENTRY = re.compile(r"\s*([a-z_]+):(?:\[([^\]]*)\]|(\S+))")
 
 
 def parse_histogram(text: str) -> tuple[Histogram, bool]:
-    """What stands between the braces; and whether it names a reset hint."""
+    """Parse what is between the braces; also return whether it names a reset hint."""
     entries: dict[str, str] = {}
     place = 0
     while found := _ENTRY.match(text, place):
@@ -52,7 +53,7 @@ def parse_histogram(text: str) -> tuple[Histogram, bool]:
 
 
 def sequence(base: Histogram, step: Histogram | None, sign: str, times: int) -> Iterator[Histogram]:
-    """`base`, and then as many more as `times` says, each one a step further."""
+    """Return `base` and `times` more histograms, each one step further."""
     yield base
     for _ in range(times):
         if step is not None:
@@ -64,15 +65,15 @@ def _float(text: str) -> float:
     return float(text.replace("_", ""))
 
 
-def _buckets(text: str, offset: int) -> Buckets:
+def _buckets(text: str, offset: int) -> BucketCounts:
     counts = np.array([_float(one) for one in text.split()], np.float64)
-    return Buckets(np.arange(offset, offset + len(counts), dtype=np.int32), counts)
+    return BucketCounts(np.arange(offset, offset + len(counts), dtype=np.int32), counts)
 
 
 def _sum(one: Histogram, other: Histogram, sign: float) -> Histogram:
     if one.schema > other.schema or one.custom_values != other.custom_values:
         raise ValueError(f"histograms of schema {one.schema} and {other.schema} do not go together")
-    # A histogram without a zero bucket has no width of its own.
+    # A histogram without a zero bucket adopts the other's width.
     threshold = max(one.zero_threshold, other.zero_threshold)
     for each in (one, other):
         if each.zero_threshold != threshold and (each.zero_count or len(each.positive.counts)):
@@ -91,13 +92,13 @@ def _sum(one: Histogram, other: Histogram, sign: float) -> Histogram:
     )
 
 
-def _bucket_sum(one: Buckets, other: Buckets, sign: float, finer: int) -> Buckets:
+def _bucket_sum(one: BucketCounts, other: BucketCounts, sign: float, finer: int) -> BucketCounts:
     counts = dict(zip(one.indexes.tolist(), one.counts.tolist(), strict=True))
     for index, count in zip(other.indexes.tolist(), other.counts.tolist(), strict=True):
         coarse = ((index - 1) >> finer) + 1
         counts[coarse] = counts.get(coarse, 0.0) + sign * count
     indexes = sorted(counts)
-    return Buckets(np.array(indexes, np.int32), np.array([counts[index] for index in indexes], np.float64))
+    return BucketCounts(np.array(indexes, np.int32), np.array([counts[index] for index in indexes], np.float64))
 
 
 def _hint(one: ResetHint, other: ResetHint) -> ResetHint:

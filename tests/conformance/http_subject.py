@@ -1,7 +1,7 @@
-"""Who is asked: an HTTP API of Prometheus' form, ours or Prometheus' own.
+"""Ask an HTTP API of Prometheus' form, ours or Prometheus' own.
 
-Histograms come as JSON there: count, sum and the buckets that are not empty with their bounds. Schema and reset hint
-are not to be seen, so that they are not compared.
+Histograms are JSON there: count, sum and the non-empty buckets with their bounds. Schema and reset hint are not visible
+and not compared.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from conformance.answer import Answer, almost_equal
 from conformance.notation import Point
 from conformance.script import State
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram
 from lakerunner.series.values import Steps
 
 
 @dataclass(frozen=True)
 class Address:
-    """`url` is what `/api/v1/query` follows."""
+    """`url` is the part before `/api/v1/query`."""
 
     url: str
     headers: Mapping[str, str]
@@ -79,7 +79,7 @@ def shown_of(one: Histogram) -> ShownHistogram:
     return ShownHistogram(one.count, one.sum, tuple(sorted([*negative, *zero, *positive])))
 
 
-def _counts(buckets: Buckets) -> list[tuple[int, float]]:
+def _counts(buckets: BucketCounts) -> list[tuple[int, float]]:
     both = zip(buckets.indexes.tolist(), buckets.counts.tolist(), strict=True)
     return [(index, count) for index, count in both if count != 0]
 

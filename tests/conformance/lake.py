@@ -1,10 +1,10 @@
-"""Scripts in a whole lake: every state is an organization of its own, its samples are ingested by the pipeline from raw
-remote-write objects, and Prometheus' API is asked over HTTP, behind which three query workers, processes of their own,
-work out a third of the series each.
+"""Run scripts in a whole lake: every state is an organization of its own, the pipeline ingests its samples from raw
+remote-write objects, and Prometheus' API is called over HTTP, behind which three query workers, processes of their own,
+evaluate a third of the series each.
 
-Each state's samples come in three objects, which become segments of their own: every series is in two of them, its
-earlier half in one and its later half in another. `shard_rows` and `most_shards` let so few rows be cut
-into parts at all.
+The samples of each state come in three objects, which become segments of their own: every series is in two of them, its
+earlier half in one and its later half in another. `shard_rows` and `most_shards` allow so few rows to be sharded at
+all.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.model.caller import Role
 from lakerunner.model.labels import Labels
-from lakerunner.model.organization import Organization
+from lakerunner.model.organization import Organization, Role
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
@@ -50,13 +49,13 @@ from suites.queries import metric_queries
 PARTS = 3
 WORKERS = 3
 COLLECTOR = "scripts"
-LIMITS = IngestLimits(object_max_bytes=64 << 20, task_max_bytes=1)  # every object makes segments of its own
+LIMITS = IngestLimits(object_max_bytes=64 << 20, task_max_bytes=1)  # every object becomes segments of its own
 _WORKER_KEY = "known-to-api-and-workers"
 
 
 @dataclass
 class ScriptedLake:
-    """`keys` of the organizations, by state; `urls` by whether names go when an evaluation ends."""
+    """`keys` of the organizations, by state; `urls` by whether names are removed when an evaluation ends."""
 
     urls: Mapping[bool, str]
     workers: list[Process]
@@ -68,7 +67,7 @@ class ScriptedLake:
         return HttpSubject(self.client, self._address)
 
     def workers_of(self, case: Case) -> set[str]:
-        """Who worked out parts of it."""
+        """Return the workers that evaluated parts of it."""
         address = self._address(case.state)
         fields = {"query": case.query, "time": f"{case.steps.start / 1000}", "stats": "all"}
         answer = self.client.post(f"{address.url}/api/v1/query", data=fields, headers=dict(address.headers)).json()
@@ -80,7 +79,8 @@ class ScriptedLake:
 
 @contextmanager
 def scripted_lake(directory: Path, cases: Iterable[Case], *, by_spark: bool) -> Iterator[ScriptedLake]:
-    """`by_spark`: ingested by a Spark job; otherwise by what its tasks do."""
+    """Start a lake with the samples of these cases. `by_spark`: ingested by a Spark job; otherwise by calling what its
+    tasks do."""
     states = list({case.state: None for case in cases})
     with ExitStack() as stack:
         address = StoreAddress((directory / "store").as_uri())
@@ -107,12 +107,12 @@ def scripted_lake(directory: Path, cases: Iterable[Case], *, by_spark: bool) -> 
 
 @contextmanager
 def _served(directory: Path, index: Index, workers: Sequence[str], delayed_names: bool) -> Iterator[HttpServer]:
-    """Prometheus' API, as query-api has it but for the size of parts."""
+    """Serve Prometheus' API as query-api does, except for the size of shards."""
     values = {"home": directory, "org_queries_per_second": 1e6, "key_cache_seconds": 3600.0}
     settings = load_settings({}, values)
     remote = RemoteWorkers(Addresses(lookups(",".join(workers))), _WORKER_KEY, 120)
     engine = metric_queries(index, remote, shard_rows=1, most_shards=WORKERS, delayed_names=delayed_names)
-    who = authenticator(open_key_cache(settings, index), "0.0.0.0")  # where a key is needed
+    who = authenticator(open_key_cache(settings, index), "0.0.0.0")  # requires a key
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     api = PrometheusApi(engine, who, now_ns, open_query_limits(settings), most, lambda: True)
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), print)
@@ -131,7 +131,7 @@ def _worker(directory: Path, port: int, environment: Mapping[str, str]) -> Itera
 
 
 def _key_to(index: Index, box: IngestBox, result: BoxResult) -> str:
-    """Of the box's organization, once its segments are in the index."""
+    """Create a key to the box's organization, once its segments are in the index."""
     if result.failed:
         raise AssertionError(f"a script's data were set aside: {result.failed}")
     index.organizations.create(Organization(box.organization, f"state-{box.organization}"))
@@ -151,7 +151,8 @@ def _ingest(address: StoreAddress) -> Callable[[IngestBox], BoxResult]:
 
 
 def _by_spark(directory: Path, address: StoreAddress, boxes: Sequence[IngestBox]) -> list[BoxResult]:
-    """All in one job: a job for each box, as the pipeline would have it, takes most of its time to begin and end."""
+    """Ingest everything in one job: a job for each box, as the pipeline does it, spends most of its time on starting
+    and stopping."""
     (directory / "spark").mkdir()
     with spark_session(directory / "spark", "local[2]") as spark:
         tasks = spark.sparkContext.parallelize(boxes, 2 * spark.sparkContext.defaultParallelism)

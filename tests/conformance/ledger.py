@@ -1,4 +1,4 @@
-"""The cases that are known not to pass, with their reasons. It must be right in both directions."""
+"""The cases that are known to fail, with their reasons. Tests also fail if a listed case passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ledger:
         return cls(entries)
 
     def wrong(self, failed: Mapping[str, str], ran: Iterable[Path]) -> list[str]:
-        """Where it differs from what happened in the files that ran."""
+        """Return where the ledger differs from the results of the files that ran."""
         files: Collection[str] = {path.name for path in ran}
         unlisted = [f"{place} fails and is not in the ledger" for place in failed if place not in self.entries]
         passing = [

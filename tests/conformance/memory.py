@@ -1,7 +1,7 @@
-"""A state as a source of samples.
+"""A state as a source of samples in memory.
 
-Reset hints are what Prometheus' storage gives back: a histogram that goes on from the one before it is `not_reset`, any
-other counter is `unknown` (a `reset` that was sent is one for the comparison of values to find), gauges stay gauges.
+Reset hints are those that Prometheus' storage returns: a histogram that continues the one before it is `not_reset`, any
+other counter is `unknown` (a `reset` that was sent has to be found again by comparing values), gauges stay gauges.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.model.regex import compiled
-from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
+from lakerunner.model.regex import compile_regex
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram, ResetHint
 from lakerunner.series.values import Samples
 
 
@@ -54,11 +54,11 @@ def matches(matcher: Matcher, labels: Labels) -> bool:
     value = value_of(labels, matcher.name)
     if matcher.op in ("=", "!="):
         return (value == matcher.value) == (matcher.op == "=")
-    return compiled(matcher.value).matches(value) == (matcher.op == "=~")
+    return compile_regex(matcher.value).matches(value) == (matcher.op == "=~")
 
 
 def as_stored(samples: Sequence[Sample]) -> list[Sample]:
-    """With the reset hints that come back from storage."""
+    """Set the reset hints that storage returns."""
     stored: list[Sample] = []
     before: float | Histogram | None = None
     for sample in samples:
@@ -86,7 +86,7 @@ def _goes_on(value: Histogram, before: Histogram) -> bool:
     )
 
 
-def _none_fell(value: Buckets, before: Buckets) -> bool:
+def _none_fell(value: BucketCounts, before: BucketCounts) -> bool:
     now = dict(zip(value.indexes.tolist(), value.counts.tolist(), strict=True))
     then = zip(before.indexes.tolist(), before.counts.tolist(), strict=True)
     return all(now.get(index, 0.0) >= count for index, count in then)

@@ -1,7 +1,7 @@
-"""How scripts write series: `name{label="value"} 1 2+3x4 _ stale {{schema:1 count:3 sum:2 buckets:[1 2]}}`.
+"""Parse series as scripts write them: `name{label="value"} 1 2+3x4 _ stale {{schema:1 count:3 sum:2 buckets:[1 2]}}`.
 
 Comes in: a line. Goes out: labels and the points, one for each step. What always holds: what the grammar does not know
-is refused, never passed over.
+is refused, never skipped.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from lakerunner.series.histograms.histogram import Histogram
 
 
 class ScriptError(Exception):
-    """The script itself is wrong; the message says where."""
+    """The script itself is invalid; the message names the line."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """None: no point here. `hint_given`: a histogram that was written with its reset hint, which then counts."""
+    """A point; None for no point. `hint_given`: a histogram that was written with its reset hint, which is then
+    compared."""
 
     value: float | Histogram | None
     hint_given: bool = False
@@ -54,7 +55,8 @@ def parse_series(line: str) -> tuple[Labels, list[Point]]:
 
 
 def parse_starts(line: str) -> tuple[Labels, list[int | None]] | None:
-    """`name{..}@st -1m -1m+0sx3 _`: start times as ms relative to the points'; None where it is no such line."""
+    """Parse `name{..}@st -1m -1m+0sx3 _`: start times in ms relative to those of the points; None if it is not such a
+    line."""
     if not line.split(maxsplit=1)[0].endswith("@st"):
         return None
     labels, rest = parse_labels(line)
@@ -71,7 +73,7 @@ def parse_starts(line: str) -> tuple[Labels, list[int | None]] | None:
 
 
 def parse_labels(line: str) -> tuple[Labels, str]:
-    """And what follows them."""
+    """Parse labels; also return the rest of the line."""
     place = 0
     labels: list[tuple[str, str]] = []
     if found := _NAME.match(line):
@@ -160,7 +162,7 @@ def _item(item: str) -> Iterator[Point]:
 
 
 def parse_number(text: str) -> float:
-    """A number, or a duration in seconds. ValueError otherwise."""
+    """Parse a number, or a duration in seconds. Raise ValueError otherwise."""
     sign = -1.0 if text.startswith("-") else 1.0
     bare = text[1:] if text[:1] in ("+", "-") else text
     if bare.lower() in ("inf", "infinity", "nan"):
@@ -177,7 +179,7 @@ def parse_number(text: str) -> float:
 
 
 def duration_ms(text: str) -> int:
-    """`1h30m`, or a bare 0. ValueError otherwise."""
+    """Parse `1h30m`, or a bare 0. Raise ValueError otherwise."""
     if text == "0":
         return 0
     found = _DURATION.fullmatch(text)
@@ -192,7 +194,7 @@ def _signed_ms(text: str) -> int:
 
 
 def unquoted(text: str) -> str:
-    """A string as PromQL quotes it. Backticks: as it stands."""
+    """Unquote a PromQL string. Between backticks nothing is escaped."""
     inside = text[1:-1]
     if text[0] == "`":
         return inside

@@ -1,8 +1,8 @@
-"""A real Prometheus that holds one state of a script: what our own scripts expect is what it answers.
+"""Run scripts against a real Prometheus that holds one state of a script: our own scripts must expect what it answers.
 
     python -m conformance.peer [FILE-OR-FOLDER ...]
 
-prints what it answers otherwise.
+prints what it answers differently.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FEATURES = (
     "use-start-timestamps,st-storage,histograms-st-encoding,xor2-encoding"
 )
 _DELAYED_NAMES = ",promql-delayed-name-removal"
-OURS = ("sketches.test",)  # scripts of functions that Prometheus has not
+OURS = ("sketches.test",)  # scripts of functions that Prometheus does not have
 _CONFIG = "storage: {tsdb: {out_of_order_time_window: 100w}}\n"
 _MESSAGE = "io.prometheus.write.v2.Request"
 
 
 @contextmanager
 def prometheus(work: Path, *, delayed_names: bool = True, config: str = _CONFIG) -> Iterator[str]:
-    """Its address. Empty at the start."""
+    """Start an empty Prometheus and yield its address."""
     work.mkdir(parents=True)
     (work / "prometheus.yml").write_text(config)
     url = f"http://127.0.0.1:{free_port()}"
@@ -67,7 +67,7 @@ def write(url: str, state: State) -> None:
 
 
 def failures_of(cases: Sequence[Case], work: Path) -> Iterator[Failure]:
-    """The cases of one script to which Prometheus says otherwise."""
+    """Return the cases of one script that Prometheus answers differently."""
     for number in sorted({case.state.number for case in cases}):
         same_state = [case for case in cases if case.state.number == number]
         state, place = same_state[0].state, work / f"{same_state[0].path.stem}-{number}"

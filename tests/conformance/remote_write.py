@@ -1,7 +1,7 @@
-"""A state as remote-write requests of version 2.0, which alone has start times.
+"""Encode a state as remote-write requests of version 2.0, the only one with start times.
 
-Histograms whose counts are whole numbers that add up go as such or as floats, half of the series each way: both mean
-the same.
+Histograms whose counts are integers that add up are sent as integers or as floats, half of the series each way: both
+mean the same.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from conformance.script import Sample
 from lakerunner.model.labels import Labels
-from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram
 from pipeline.remote_write_oracle import message_type
 
 _WHOLE_BELOW = 2**53
 
 
 def request_of(series: Iterable[tuple[Labels, Sequence[Sample]]]) -> bytes:
-    """Not compressed."""
+    """Return a request, not compressed."""
     request = message_type("prw2")()
     symbols: dict[str, int] = {"": 0}
     for labels, samples in series:
@@ -61,7 +61,7 @@ def _put_histogram(message: Any, sample: Sample, *, whole: bool) -> None:
             getattr(message, f"{side}_counts").extend(counts)
 
 
-def _put_spans(spans: Any, buckets: Buckets) -> None:
+def _put_spans(spans: Any, buckets: BucketCounts) -> None:
     following = 0
     for index in buckets.indexes.tolist():
         if not spans or index != following:

@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """`unread` says why the script could not be read: then nothing of it ran."""
+    """The result of one script. `unread` says why it could not be read; then nothing of it ran."""
 
     path: Path
     passed: int
@@ -58,7 +58,7 @@ def run_promql(path: Path) -> Result:
     for case in cases:
         try:
             reason = problem(case, subject)
-        except Exception as crash:  # a crash is a failure of its case, not the end of the run
+        except Exception as crash:  # a crash fails its case and does not end the run
             reason = f"crashed: {type(crash).__name__}: {crash}"
         if reason:
             failures.append(Failure(case, reason))
@@ -67,7 +67,7 @@ def run_promql(path: Path) -> Result:
 
 @dataclass(frozen=True)
 class Language:
-    """Its scripts lie in the folder of its name, beside the repo and in tests/."""
+    """A language of scripts. They are in the folder of its name, beside the repo and in tests/."""
 
     name: str
     run: Callable[[Path], Result]
@@ -77,7 +77,7 @@ LANGUAGES: Mapping[str, Language] = {".test": Language("promql", run_promql)}
 
 
 def scripts(named: Sequence[str]) -> list[Path]:
-    """Those of the names, there or not, folders taken apart; without names all there are."""
+    """Return the named scripts, existing or not, with folders expanded; without names all scripts."""
     if named:
         roots = [_place(name) for name in named]
     else:
@@ -88,7 +88,7 @@ def scripts(named: Sequence[str]) -> list[Path]:
 
 
 def _place(name: str) -> Path:
-    """Relative to where we are, or to where `make -C` was called from."""
+    """Resolve a path relative to the current folder, or to that from which `make -C` was called."""
     here = Path(name)
     return here if here.exists() else Path(os.environ.get("CALLER", ".")) / name
 
@@ -120,7 +120,7 @@ def main(named: Sequence[str]) -> int:
 def _reported(path: Path) -> Result:
     try:
         result = run(path)
-    except (ScriptError, OSError, ValueError) as error:  # ValueError: what is no UTF-8
+    except (ScriptError, OSError, ValueError) as error:  # ValueError: not UTF-8
         reason = str(error)
         result = Result(path, 0, (), reason if str(path) in reason else f"{path}: {reason}")
     print(f"{path.name:32} {result.passed} passed, {result.failed} failed", flush=True)

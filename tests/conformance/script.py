@@ -1,8 +1,8 @@
-"""The grammar of PromQL scripts: `load`, `clear`, `eval` and what is expected of each. Ours alone is
-`disable promql-delayed-name-removal`, which holds from there to the end of the script.
+"""Parse PromQL scripts: `load`, `clear`, `eval` and what is expected of each. `disable promql-delayed-name-removal`,
+which holds up to the end of the script, is our own addition.
 
-Comes in: the text of a script. Goes out: its cases, each with the data it is asked of. What always holds: a state is
-all that was loaded since the last `clear`; cases that follow each other without a `load` share theirs.
+Comes in: the text of a script. Goes out: its cases, each with its data. What always holds: a state is everything loaded
+since the last `clear`; consecutive cases without a `load` between them share theirs.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class State:
-    """What is loaded: the samples of each series, by time. `number` counts the states of one script. `delayed_names`:
-    asked with Prometheus' feature promql-delayed-name-removal."""
+    """The loaded data: the samples of each series, by time. `number` counts the states of one script. `delayed_names`:
+    run with Prometheus' feature promql-delayed-name-removal."""
 
     script: Path
     number: int
@@ -43,7 +43,7 @@ class State:
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one level: a message, or a pattern that must be found in it."""
+    """What is expected of one level of notes: a message, or a pattern that must be found in it."""
 
     text: str
     is_pattern: bool
@@ -57,8 +57,8 @@ ANYTHING = Expected("", is_pattern=True)
 
 @dataclass(frozen=True)
 class Case:
-    """One `eval`. `steps` are those of the question; `points` those that expected values stand for, which differ for a
-    range vector alone. `series` in the order in which they stand."""
+    """One `eval`. `steps` are those of the query; `points` those of the expected values, which differ only for a range
+    vector. `series` are in the order of the script."""
 
     path: Path
     line: int
@@ -79,8 +79,8 @@ class Case:
 
     @property
     def starts_are_unknown(self) -> bool:
-        """Of all samples. Others cannot be brought by remote-write: neither Prometheus' receiver nor we go by the start
-        times of series that come so."""
+        """Return whether no sample has a start time. Others cannot be sent by remote write: neither Prometheus'
+        receiver nor ours uses the start times of such series."""
         return not any(sample.start for samples in self.state.series.values() for sample in samples)
 
     @property
@@ -108,7 +108,7 @@ def parse_script(text: str, path: Path) -> list[Case]:
 
 
 class _Reader:
-    """Goes through the lines once. `_line` is the one to be read next."""
+    """Reads the lines once. `_line` is the next one."""
 
     def __init__(self, path: Path, lines: list[str]) -> None:
         self._path, self._lines, self._line = path, lines, 0
@@ -145,7 +145,7 @@ class _Reader:
             raise ScriptError(f"neither load, clear nor eval: {line}")
 
     def _block(self) -> Iterator[str]:
-        """The lines up to the next empty one."""
+        """Return the lines up to the next empty one."""
         while self._line < len(self._lines) and (line := self._lines[self._line]):
             self._line += 1
             yield line
@@ -223,7 +223,7 @@ class _Expectations:
         self._said[mode] = True if mode == "ordered" else (ANYTHING,)
 
     def read(self, line: str, *, many: bool) -> bool:
-        """Whether this was the last line that can be."""
+        """Read a line; return whether it is the last possible one."""
         readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...] = (
             (_EXPECT_RANGE, self._range),
             (_EXPECT_STRING, self._string),

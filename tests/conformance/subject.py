@@ -1,4 +1,4 @@
-"""Who is asked: the engine alone, over a state in memory."""
+"""Ask the engine itself, over a state in memory."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import PROMQL
-from lakerunner.promql.notes import note_text
 from lakerunner.promql.parse import parse
-from lakerunner.promql.ranges import windowed
+from lakerunner.promql.plan import range_samples
 from lakerunner.promql.resolve import resolve
-from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
+from lakerunner.promql.selection.notes import note_text
+from lakerunner.series.evaluation.evaluate import evaluate
 from lakerunner.series.expression import Kind
+from lakerunner.series.function import kind_of
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
+from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows, sort_by_labels
 
 
 class Subject(Protocol):
     def ask(self, state: State, query: str, steps: Steps, *, instant: bool) -> Answer:
-        """The answer; `error` in it is the caller's fault. Any other trouble is raised."""
+        """Return the answer; an `error` in it is the caller's fault. Any other problem is raised."""
 
 
 class EngineSubject:
-    """Keeps the source of the state that was asked last."""
+    """Keeps the source of the state that was used last."""
 
     def __init__(self) -> None:
         self._state: State | None = None
@@ -67,7 +68,7 @@ def answered(value: Value, steps: Steps, notes: Notes, query: str, *, instant: b
         case Windows():
             return Answer("matrix", _window(value), warnings=warnings, infos=infos)
     assert isinstance(value, Vector)
-    vector = value if instant else in_order(value)
+    vector = value if instant else sort_by_labels(value)
     times = steps.times.tolist()
     series = [(labels, _points(vector, row, times)) for row, labels in enumerate(vector.labels)]
     return Answer("vector" if instant else "matrix", series, math.nan, "", warnings, infos)
@@ -82,8 +83,8 @@ def _points(vector: Vector, row: int, times: list[int]) -> list[tuple[int, float
 
 
 def _window(windows: Windows) -> list[tuple[Labels, list[tuple[int, float | Histogram]]]]:
-    """Of the one step there is."""
-    samples = windowed(windows)
+    """Return the samples of the only step."""
+    samples = range_samples(windows)
     return [
         (labels, [_sample(samples, place) for place in range(*samples.offsets[row : row + 2].tolist())])
         for row, labels in enumerate(samples.labels)

@@ -1,4 +1,4 @@
-"""What `make conformance SCRIPTS=...` prints and returns: the count of all comes last, whatever the scripts are."""
+"""What `make conformance SCRIPTS=...` prints and returns: the total count comes last, whatever the scripts are."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from demo_parsed import Row, rows
 
+from demo.demo_parsed import Row, rows
 from lakerunner.model.time import HOUR_NS, SECOND_NS
 from lakerunner_demo.shop import Batch, Shop
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from lakerunner_demo.shop import Batch
 
-REQUESTS = {
+REQUESTS: dict[str, Any] = {
     "logs": ExportLogsServiceRequest,
     "metrics": ExportMetricsServiceRequest,
     "traces": ExportTraceServiceRequest,

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from demo_parsed import Point, Row, attributes_of, points
 
+from demo.demo_parsed import Point, Row, attributes_of, points
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS
 from lakerunner_demo.metrics import EXPORT_NS
 from lakerunner_demo.shop import Shop
@@ -68,7 +68,7 @@ def test_histograms_hold_the_durations_of_the_spans(told: list[Point], spans: li
             took = row.record.end_time_unix_nano - row.record.start_time_unix_nano
             durations[row.pod, operation_of(row.record), outcome_of(row.record)].append(took)
             ids.add((row.record.trace_id, row.record.span_id))
-    found = Counter()
+    found: Counter[Any] = Counter()
     for p in told:
         if p.metric.name in DURATIONS and p.point.time_unix_nano == at:
             took = durations[_series(p)]
@@ -127,7 +127,7 @@ def test_a_new_release_counts_from_zero_and_the_old_one_falls_silent(shop: Shop,
     payment = [p for p in told if p.service == "payment" and p.metric.name == "shop.requests"]
     starts = {p.point.start_time_unix_nano for p in payment}
     assert starts == {shop.start_ns, incident.deploy_ns, incident.rollback_ns}
-    last = defaultdict(int)
+    last: dict[int, int] = defaultdict(int)
     for p in payment:
         last[p.point.start_time_unix_nano] = max(last[p.point.start_time_unix_nano], p.point.time_unix_nano)
     assert incident.deploy_ns + LONGEST_NS <= last[shop.start_ns] <= incident.deploy_ns + 30 * SECOND_NS

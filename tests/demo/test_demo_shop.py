@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from demo_parsed import Row, parse, points, rows
 
+from demo.demo_parsed import Row, parse, points, rows
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS, TimeRange
 from lakerunner_demo.shop import Batch, Shop

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from statistics import mean, median
 
-from demo_parsed import Row, attributes_of, value_of
-
+from demo.demo_parsed import Row, attributes_of, value_of
 from lakerunner.model.time import HOUR_NS, MINUTE_NS
 from lakerunner_demo.flows import CONSUMER, FLOWS, Outcome
 from lakerunner_demo.noise import MOST_SPREAD, SPREAD_UNIT
@@ -27,7 +26,7 @@ def during(incident: Incident, time_ns: int) -> bool:
 
 
 def test_ten_services_with_two_or_three_pods_each(logs: list[Row], spans: list[Row]) -> None:
-    pods: dict[str, set[str]] = defaultdict(set)
+    pods: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in (*logs, *spans):
         pods[row.service, row.version].add(row.pod)
     assert {service for service, _ in pods} == {service.name for service in SERVICES}

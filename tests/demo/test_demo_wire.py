@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from demo_parsed import attributes_of
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue, KeyValueList
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
 
+from demo.demo_parsed import attributes_of
 from lakerunner_demo.noise import below, draw, spread, wave
 from lakerunner_demo.wire import (
     Column,
     Form,
     Hole,
+    Value,
     constant,
     decimal_column,
     encode,
@@ -58,7 +59,7 @@ def test_decimal_points_and_hexadecimal_digits() -> None:
 
 
 @given(_VALUES)
-def test_every_attribute_value_comes_back(value: object) -> None:
+def test_every_attribute_value_comes_back(value: Value) -> None:
     data = constant(key_value(1, "key", value))
     parsed = KeyValueList.FromString(data)
     assert attributes_of(parsed.values) == {"key": value}
@@ -70,7 +71,11 @@ def test_rows_of_different_widths_keep_their_lengths(words: list[str], data: st.
     index = np.array(data.draw(st.lists(st.integers(0, len(words) - 1), min_size=1, max_size=12)))
     doubles = index / 7
     held = {"word": words_column(tuple(words), index), "half": fixed_column(doubles)}
-    attributes = {"said": "<{word}> and {word}", "deep": {"list": ["{word}", Hole("half", Form.DOUBLE)]}, "true": True}
+    attributes: dict[str, Value] = {
+        "said": "<{word}> and {word}",
+        "deep": {"list": ["{word}", Hole("half", Form.DOUBLE)]},
+        "true": True,
+    }
     encoded = encode(key_values(1, attributes), lambda hole: held[hole.name], len(index))
     for message, at, double in zip(encoded, index, doubles, strict=True):
         word = words[at]
@@ -86,7 +91,7 @@ def test_rows_of_different_widths_keep_their_lengths(words: list[str], data: st.
 def test_a_part_with_a_hole_is_no_constant() -> None:
     assert (
         constant(key_value(1, "k", 1))
-        == KeyValueList(values=[KeyValue(key="k", value={"int_value": 1})]).SerializeToString()
+        == KeyValueList(values=[KeyValue(key="k", value=AnyValue(int_value=1))]).SerializeToString()
     )
     with pytest.raises(TypeError, match="hole"):
         constant(key_value(1, "k", "{x}"))

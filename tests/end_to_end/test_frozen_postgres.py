@@ -16,13 +16,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.model.caller import Role
-from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Role
 from lakerunner.model.signal import LOGS, METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from servers.lake import Lake, query_api, wait_until
 from servers.postgres import frozen
 

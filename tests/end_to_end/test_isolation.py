@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.warm import warm_ingest
 from suites.hostile_requests import Sent, requests_about
 from suites.pushed import lines_of, pushed_objects
 from suites.requests import request_of
@@ -60,7 +60,7 @@ class _Lines(logging.Handler):
 
 @pytest.fixture(scope="module")
 def lakes(embedded_postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakes]:
-    warm()
+    warm_ingest()
     root = tmp_path_factory.mktemp("tenants")
     lines, speakers = _Lines(), [logging.getLogger(name) for name in ("lakerunner", "uvicorn", "psycopg")]
     levels = [speaker.level for speaker in speakers]

@@ -96,15 +96,15 @@ def cluster(
         yield Cluster(directory, environment, open_store(address), stack)
 
 
-def put_everything(store: ObjectStore, shared_data: Path) -> tuple[list[str], Counter, Counter]:
+def put_everything(store: ObjectStore, shared_data: Path) -> tuple[list[str], Counter[Any], Counter[Any]]:
     """The real files and a bulk that takes a while; their keys, the real rows, the bulk's records by service."""
-    expected: Counter = Counter()
+    expected: Counter[Any] = Counter()
     keys = []
     for path in sorted((shared_data / "logs").glob("*.binpb.gz")):
         keys.append(f"otel-raw/{ORG}/real/{path.name}")
         store.put(keys[-1], path.read_bytes())
         expected += expected_rows("logs", read_request("logs", path))
-    bulk: Counter = Counter()
+    bulk: Counter[Any] = Counter()
     shop = Shop(seed=5, start_ns=START_NS, rate=50)
     for number, batch in enumerate(shop.bulk_logs(BULK_FILES * BULK_RECORDS, per_file=BULK_RECORDS)):
         keys.append(f"otel-raw/{ORG}/bulk/logs_{number:03}.binpb.gz")

@@ -55,7 +55,7 @@ def error(response: httpx.Response) -> tuple[int, str, str]:
 def asked_worker(lake: Lake, query: str) -> str:
     """The one that a query like this falls to."""
     workers = ask_range(lake, query, stats="true").json()["data"]["stats"]["lakerunner"]["workers"]
-    return max(workers, key=workers.__getitem__)
+    return str(max(workers, key=workers.__getitem__))
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def test_a_damaged_segment(cluster: Cluster, lake: Lake) -> None:
     for path in (points.path, series.side_path("series.parquet")):
         data = bytearray(cluster.store.get(path, max_bytes=1 << 30))
         data[len(data) // 8 : len(data) // 2] = bytes(255 - byte for byte in data[len(data) // 8 : len(data) // 2])
-        cluster.store.put(path, data)
+        cluster.store.put(path, bytes(data))
     for segment in (points, series):
         hour = (segment.time.start_ns - START_NS) // HOUR_NS
         status, kind, said = error(ask_range(lake, query, (hour, hour + 1), key=key))

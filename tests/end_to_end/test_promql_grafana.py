@@ -9,9 +9,9 @@ import time
 import httpx
 import pytest
 
-from api.prometheus.test_prometheus_clients import Grafana
 from servers.lake import Lake, wait_until
 from servers.peers import peer, run_peer
+from suites.grafana import Grafana
 from suites.otlp_metrics import CUMULATIVE, SECOND, Otlp, counter, gauge
 
 EVERY, COUNT = 15, 41

@@ -58,7 +58,8 @@ def fill(made: Otlp) -> None:
 
 def _orders() -> list[tuple[float, float]]:
     """Time and value; the counter begins again at the 30th point."""
-    total, found = 1000.0, []
+    total = 1000.0
+    found: list[tuple[float, float]] = []
     for number, at in enumerate(TIMES):
         total = 3.0 if number == 30 else total + number % 4
         found.append((at, total))
@@ -183,10 +184,8 @@ def test_histograms(api: Api, name: str) -> None:
     if name == "wait_seconds":
         assert api.number("sum(increase(wait_seconds_count[1d]))", NOW) == 2 * every
         # As native histograms deltas are gauges, as in Prometheus: they are added up.
-        native, natively = (
-            "sum(sum_over_time(wait_seconds[5m]))",
-            [sum(pair) for pair in zip(first, grown, strict=True)],
-        )
+        native = "sum(sum_over_time(wait_seconds[5m]))"
+        natively = [float(sum(pair)) for pair in zip(first, grown, strict=True)]
     else:
         assert api.number("sum(work_seconds_count)", NOW) == 2 * every
         native, natively = "sum(rate(work_seconds[5m]) * 300)", below

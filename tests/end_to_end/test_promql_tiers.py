@@ -18,12 +18,12 @@ from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.model.retention import Cutoff
+from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.series.values import Steps, Vector
 from servers.lake import Lake, query_api
@@ -152,6 +152,7 @@ def test_parts_of_series_on_all_three(lake: Tiered) -> None:
         answer = engine.promql(OWN, question)
         (group,) = answer
         assert len(answer.account.workers) == 2
+        assert isinstance(group.value, Vector)
         found.append(group.value)
     for other in found[1:]:
         assert list(other.labels) == list(found[0].labels)

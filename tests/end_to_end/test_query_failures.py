@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lakerunner.query.assign import UnitSize, assign
+from lakerunner.query.gather import UnitSize, assign
 from servers.lake import LAKERUNNER, Lake, clean_environment, query_api, wait_until
 from suites.cluster import HOUR_NS, ROWS, SEGMENTS, START_NS, Cluster
 
@@ -129,7 +129,7 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
 @pytest.mark.usefixtures("cold")
 def test_the_store_stops_while_events_stream(cluster: Cluster, lake: Lake) -> None:
     with streaming(lake, EVERY_ROW + " WHERE message > ''", "sse") as lines:
-        read = []
+        read: list[str] = []
         while not any('"result"' in line for line in read):  # progress may come first, as often as it likes
             read.append(next(lines))
         time.sleep(0.5)

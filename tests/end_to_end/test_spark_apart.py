@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any
 
@@ -59,7 +60,7 @@ def keys(up: Lake) -> dict[str, dict[str, str]]:
         headers[name] = {"authorization": f"Bearer {secret}"}
     for name in ("amber", "cedar"):
         push(up, [f"{name} line {number}" for number in range(LINES)], headers[name])
-        wait_until(lambda name=name: count(up, headers[name]) == LINES, "its lines", 120, up.process.text)
+        wait_until(partial(_has_all_lines, up, headers[name]), "its lines", 120, up.process.text)
     return headers
 
 
@@ -71,6 +72,10 @@ def push(up: Lake, messages: list[str], headers: dict[str, str] | None = None) -
 def by_spark(up: Lake, query: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
     body = {"query": query, "engine": "spark", **fields}
     return httpx.post(f"{up.url}/api/v1/sql", json=body, headers=headers or {}, timeout=600)
+
+
+def _has_all_lines(up: Lake, headers: dict[str, str]) -> bool:
+    return count(up, headers) == LINES
 
 
 def count(up: Lake, headers: dict[str, str]) -> int:
@@ -114,7 +119,10 @@ def is_healthy(up: Lake) -> bool:
 def test_no_query_reads_the_environment(up: Lake, keys: dict[str, dict[str, str]]) -> None:
     for name in ("PATH", "LAKERUNNER_WORKER_KEY", "DATABASE_URL"):
         written = "${env:" + name + "}"
-        for query, parameters in ((f"SELECT '{written}' AS v", {}), ("SELECT $1 AS v", {"1": written})):
+        # A set operation, which Spark SQL runs whole.
+        by_text = f"SELECT '{written}' AS v FROM logs UNION SELECT '{written}' AS v"
+        by_value = "SELECT $1 AS v FROM logs UNION SELECT $1 AS v"
+        for query, parameters in ((by_text, {}), (by_value, {"1": written})):
             answer = by_spark(up, query, keys["basil"], parameters=parameters)
             assert answer.status_code == 200, answer.text
             assert answer.json()["rows"] == [{"v": written}]
@@ -165,7 +173,7 @@ def test_queries_in_spark_do_not_hold_up_ingest(up: Lake, keys: dict[str, dict[s
         wait_until(
             lambda: all(cpu_seconds(one) > cpu + 3 for one, cpu in before.items()), "both at work", 120, up.process.text
         )
-        refused = by_spark(up, "SELECT 1 AS n", keys["amber"])
+        refused = by_spark(up, "SELECT count(*) AS refused FROM logs", keys["amber"])  # no kept answer serves it
         assert refused.status_code == 429
         assert "org_concurrent_spark_queries" in refused.json()["error"]["message"]
         loaded = statistics.median(seconds_until_seen(f"loaded {number}") for number in range(3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -99,7 +100,7 @@ def test_a_damaged_segment_is_set_aside_and_comes_back_when_it_is_mended(tmp_pat
     with lake(tmp_path / "home", SOON | {"LAKERUNNER_COMPACT_MAX_SECONDS": "6"}) as running:
         for number in range(3):
             drop(running, "edge", f"logs-{number}.binpb", request_of(f"line {number}"))
-            wait_until(lambda n=number: _ingested(running) > n, "ingested", SECONDS, running.process.text)
+            wait_until(partial(_has_ingested, running, number), "ingested", SECONDS, running.process.text)
             if number == 0:
                 (path,) = (running.store / "db").rglob("tbl_*.parquet")
                 whole = path.read_bytes()
@@ -113,6 +114,10 @@ def test_a_damaged_segment_is_set_aside_and_comes_back_when_it_is_mended(tmp_pat
         assert _aside(running) == 0
         rows = running.sql("select message from logs order by 1")
         assert [row["message"] for row in rows] == ["line 0", "line 1", "line 2"]
+
+
+def _has_ingested(running: Lake, number: int) -> bool:
+    return _ingested(running) > number
 
 
 def _ingested(running: Lake) -> int:

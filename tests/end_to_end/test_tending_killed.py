@@ -35,10 +35,10 @@ from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.pipeline.ingest import BoxResult
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.services.ingest import commit_of
-from lakerunner.services.sweep.names import segment_in
+from lakerunner.services.sweep.finding import segment_in
 from lakerunner_demo.shop import Batch, Shop
 from servers.lake import (
     LAKERUNNER,

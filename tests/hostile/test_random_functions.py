@@ -26,7 +26,7 @@ from hostile.two_tenants import SETTINGS, TwoTenants, answer_text
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.warm import warm_ingest
 from servers.lake import query_api
 from servers.postgres import fresh_database
 from suites.tenants import ROLES, Tenant
@@ -42,7 +42,7 @@ _PATIENT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def asked(embedded_postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoTenants]:
     """A query-api in a process of its own, without Java, over segments of both."""
-    warm()
+    warm_ingest()
     home, url = tmp_path_factory.mktemp("functions") / "home", fresh_database(embedded_postgres_url)
     a, b = Tenant(f"a{secrets.token_hex(6)}", 0xA1, 7), Tenant(f"b{secrets.token_hex(6)}", 0xB2, 11)
     canaries = {"HOSTILE_CANARY": f"canary{secrets.token_hex(8)}", "LAKERUNNER_WORKER_KEY": secrets.token_hex(8)}

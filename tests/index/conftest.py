@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from index_values import ACME, OTHER
 
+from index.index_values import ACME, OTHER
 from lakerunner.index.index import Index
 from servers.postgres import drop_database, empty_index, fresh_database
 

@@ -66,6 +66,16 @@ def at_once(work: Iterable[Callable[[], T]]) -> list[T | BaseException]:
         return list(threads.map(run, jobs))
 
 
+def total(results: Iterable[int | BaseException]) -> int:
+    """Add up what `at_once` returned; raise the first error."""
+    numbers = 0
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        numbers += result
+    return numbers
+
+
 def outbox_size(index: Index) -> int:
     return count(index, "SELECT count(*) FROM lrdb.outbox")
 

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from threading import Event, Thread
 from uuid import uuid4
 
 import pytest
-from index_values import ACME, OTHER, arrival, at_once, count, outbox_size, segment, source
 
+from index.index_values import ACME, OTHER, arrival, at_once, count, outbox_size, segment, source
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, Corrupt, NotFound, Unavailable
-from lakerunner.model.findings import Findings, Note, Reject, Rejects
 from lakerunner.model.segment import Column, segment_id
-from lakerunner.model.source import SourceObject, SourceState
+from lakerunner.model.source import Findings, Note, Reject, Rejects, SourceObject, SourceState
 from lakerunner.model.time import ALL_TIME
 
 SEEN, DONE, FAILED = SourceState.SEEN, SourceState.DONE, SourceState.FAILED
@@ -120,7 +120,7 @@ def test_of_two_workers_with_overlapping_boxes_exactly_one_wins(index: Index) ->
             Commit((segment(f"{side} {round_}"),), tuple(source(n) for n in box), (), (), (("t", side.encode()),))
             for side, box in (("left", left), ("right", right))
         ]
-        results = at_once(lambda work=work: index.commit(work) for work in works)
+        results = at_once(partial(index.commit, work) for work in works)
         assert sorted(str(type(result).__name__) for result in results) == ["Conflict", "NoneType"]
         side, winner = ("left", left) if results[0] is None else ("right", right)
         states = index.sources.states([source(n).identity for n in numbers])
@@ -138,7 +138,7 @@ def test_workers_that_meet_the_same_unannounced_sources_do_not_deadlock(index: I
             Commit((segment(f"{worker} {round_}"),), tuple(source(n) for n in order), ())
             for worker, order in enumerate((numbers, numbers[::-1], numbers[10:] + numbers[:10]))
         ]
-        results = at_once(lambda work=work: index.commit(work) for work in works)
+        results = at_once(partial(index.commit, work) for work in works)
         assert sorted(type(result).__name__ for result in results) == ["Conflict", "Conflict", "NoneType"]
     assert index.sources.counts()[DONE] == 200
 
@@ -191,7 +191,7 @@ def test_of_two_compactions_of_overlapping_segments_one_wins(index: Index) -> No
             Commit((segment(f"{round_} new {n}", level=1),), (), (), tuple(box))
             for n, box in enumerate((ids[:4], ids[2:][::-1]))
         ]
-        results = at_once(lambda work=work: index.commit(work) for work in works)
+        results = at_once(partial(index.commit, work) for work in works)
         assert sorted(type(result).__name__ for result in results) == ["Conflict", "NoneType"]
     assert index.segments.totals(ACME.id)[0] == 10 * (2 + 1)
 
@@ -284,7 +284,7 @@ def test_two_versions_that_end_at_once_do_not_miss_each_other(index: Index) -> N
         old, new = version(number, "a", 5), version(number, "b", 6)
         index.sources.announce([arrival(old), arrival(new)])
         works = [Commit((), (), ((old, "bad"),)), Commit((), (new,), ())]
-        assert at_once([lambda one=one: index.commit(one) for one in works]) == [None, None]
+        assert at_once([partial(index.commit, one) for one in works]) == [None, None]
     assert index.sources.counts() == dict.fromkeys(SourceState, 0) | {DONE: 20, SourceState.DISMISSED: 20}
 
 

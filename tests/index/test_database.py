@@ -7,12 +7,11 @@ from time import monotonic
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from index_values import ACME, OTHER
 
 import lakerunner.index
-from lakerunner.index.database import Database
+from index.index_values import ACME, OTHER
+from lakerunner.index.database import Database, load_queries
 from lakerunner.index.index import Index
-from lakerunner.index.queries import load_queries
 from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
 
 SECRET = "very-secret-word"

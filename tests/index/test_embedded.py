@@ -14,9 +14,9 @@ import psutil
 import psycopg
 import pytest
 
-from lakerunner.index.account import server_account
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.migrate import load_migrations
+from lakerunner.index.programs import server_account
 from lakerunner.model.errors import Unavailable, UserError
 from servers.lake import wait_until
 

@@ -8,17 +8,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from index_values import ACME, OTHER, at_once, count, outbox_size, segment
 
-from lakerunner.index.commit import Commit
+from index.index_values import ACME, OTHER, at_once, count, outbox_size, segment
+from lakerunner.index.commit import Basis, Commit
 from lakerunner.index.index import Index
-from lakerunner.index.segments import Basis
-from lakerunner.index.tending import LevelCount, Place, Retry, Work
+from lakerunner.index.segments import CollectorTier
+from lakerunner.index.tending import LevelCount, Retry, Work
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
 
-PLACE = Place(ACME.id, "c", "metrics", 0)
+PLACE = CollectorTier(ACME.id, "c", "metrics", 0)
 WORK = Work("segments.logs.compact", b'{"a": 1}')
 OTHER_WORK = Work("segments.logs.compact", b'{"a": 2}')
 RETRY = Retry(attempts=3, seconds=10.0)
@@ -187,7 +187,7 @@ def test_windows_made_of_less_than_those_before_are_refused(index: Index) -> Non
     commit(index, first)
     commit(index, late)
     windows(index, "of late", late, first, late)
-    with pytest.raises(Conflict, match="look again"):
+    with pytest.raises(Conflict, match="read them again"):
         windows(index, "without late", first, first)
     windows(index, "with late", first, first, late)
     rolled = {one.id: one.rolled for one in index.tending.live(ACME.id, [first.id, late.id])}
@@ -203,7 +203,9 @@ def test_what_came_meanwhile_and_is_not_rolled_up_is_no_conflict(index: Index) -
     third = metric("third")
     commit(index, third)
     index.commit(Commit((replaced,), (), (), (first.id, late.id)))
-    with pytest.raises(Conflict, match="look again"):  # their rows are in another now: nobody knows if all are the same
+    with pytest.raises(
+        Conflict, match="read them again"
+    ):  # their rows are in another now: nobody knows if all are the same
         windows(index, "of third", third, first, late, third)
     windows(index, "of third", third, replaced, third)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from index_values import ACME, OTHER, arrival, segment, source
 
+from index.index_values import ACME, OTHER, arrival, segment, source
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.index.inspect import Birth, Ended, FailedWork, Hour, Level, Past, SourceCount, Tier
-from lakerunner.model.retention import Retention
+from lakerunner.index.inspect import Birth, EndedTotals, FailedWork, Hour, Level, PastTotals, SourceCount
+from lakerunner.index.segments import CollectorTier
+from lakerunner.model.retention_policy import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, TimeRange
 
@@ -75,7 +76,7 @@ def test_a_tier_is_in_the_order_in_which_it_came(index: Index) -> None:
     commit(index, segment("b", 0, 10))
     commit(index, segment("a", 5, 20))
     commit(index, segment("later", 20, 30))
-    found = index.inspect.tier(Tier(ACME.id, "c", "logs", 0), TimeRange(9, 20))
+    found = index.inspect.tier(CollectorTier(ACME.id, "c", "logs", 0), TimeRange(9, 20))
     assert [one.id for one in found] == [segment("b").id, segment("a").id]
 
 
@@ -131,17 +132,17 @@ def test_counts_for_status(index: Index) -> None:
     assert index.inspect.levels(OTHER.id) == []
     assert index.inspect.levels(None) == levels
     assert [row[:2] for row in index.inspect.unrolled(None, 86_400_000)] == [(0, 1)]
-    assert index.inspect.ended(None, 3600) == [Ended("replaced", False, 2, 200)]
-    assert index.inspect.ended(None, -1) == [Ended("replaced", True, 2, 200)]
+    assert index.inspect.ended(None, 3600) == [EndedTotals("replaced", False, 2, 200)]
+    assert index.inspect.ended(None, -1) == [EndedTotals("replaced", True, 2, 200)]
 
 
 def test_retention_of_the_organization_goes_before_the_settings(index: Index) -> None:
     commit(index, segment("a", 0, 10), segment("b", 0, 10, signal="traces"))
     now = 10 + 100 * 10**9
     kept = Retention({("logs", 0): 100 * 10**9, ("traces", 0): 101 * 10**9, ("metrics", 0): None})
-    assert index.inspect.past_retention(None, kept, now) == [Past("logs", 0, 1, 100)]
+    assert index.inspect.past_retention(None, kept, now) == [PastTotals("logs", 0, 1, 100)]
     sql(index, "INSERT INTO lrdb.retention VALUES (%s, 'logs', 0, NULL), (%s, 'traces', 0, 5)", ACME.id, ACME.id)
-    assert index.inspect.past_retention(ACME.id, kept, now) == [Past("traces", 0, 1, 100)]
+    assert index.inspect.past_retention(ACME.id, kept, now) == [PastTotals("traces", 0, 1, 100)]
     assert index.inspect.past_retention(OTHER.id, kept, now) == []
 
 
@@ -166,7 +167,7 @@ def test_the_objects_and_holders_of_a_segments_rows(index: Index) -> None:
     """A segment that was never merged came in with its objects, a merged one after them."""
     objects = [source(number, key=f"k{number}") for number in range(3)]
     index.sources.announce([arrival(one) for one in objects])
-    tier, time = Tier(ACME.id, "c", "logs", 0), TimeRange(0, 10)
+    tier, time = CollectorTier(ACME.id, "c", "logs", 0), TimeRange(0, 10)
     made = [segment(f"s{number}", 0, 10) for number in range(3)]
     beside = segment("beside", 0, 10)
     index.commit(Commit((made[0], beside), (objects[0],), ()))
@@ -187,7 +188,10 @@ def test_the_objects_and_holders_of_a_segments_rows(index: Index) -> None:
     assert keys(Birth(born[merged.id], exact=False), limit=1) == ["k1"]
     assert holders(Birth(born[made[0].id], exact=True)) == {beside.id, merged.id}
     assert holders(Birth(born[merged.id], exact=False)) == {beside.id, merged.id}
-    assert index.inspect.sources_until(Tier(OTHER.id, "c", "logs", 0), Birth(born[merged.id], exact=False), 10) == []
+    assert (
+        index.inspect.sources_until(CollectorTier(OTHER.id, "c", "logs", 0), Birth(born[merged.id], exact=False), 10)
+        == []
+    )
 
 
 def test_what_a_repair_commits_is_as_old_as_what_was_lost(index: Index) -> None:

@@ -5,40 +5,40 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from index_values import ACME, OTHER, at_once
 
-from lakerunner.index import keys as keys_module
+from index.index_values import ACME, OTHER, at_once
+from lakerunner.index import api_keys as keys_module
+from lakerunner.index.api_keys import GRACE_MAX, KeyGrant, digest
 from lakerunner.index.database import Database
 from lakerunner.index.index import Index
-from lakerunner.index.keys import GRACE_MAX, Known, digest
 from lakerunner.index.migrate import load_migrations, migrate
-from lakerunner.model.caller import EVERY_ROLE, Caller, Role, Share
 from lakerunner.model.errors import Conflict, NotFound, TooLarge, UserError
+from lakerunner.model.organization import EVERY_ROLE, Caller, Role, Share
 
 READ = frozenset({Role.READ})
 DAY = timedelta(days=1)
 
 
-def known(index: Index, secret: str) -> Known | None:
+def known(index: Index, secret: str) -> KeyGrant | None:
     return index.keys.find(digest(secret))
 
 
 def test_a_key_stands_for_its_organization_until_revoked(index: Index) -> None:
     ours, theirs = index.keys.create(ACME.id, "grafana", READ), index.keys.create(OTHER.id, "grafana", EVERY_ROLE)
     assert re.fullmatch(r"lrk_[A-Za-z0-9_-]{43}", ours)
-    assert known(index, ours) == Known(Caller(ACME, "grafana", READ))
-    assert known(index, theirs) == Known(Caller(OTHER, "grafana", EVERY_ROLE))
+    assert known(index, ours) == KeyGrant(Caller(ACME, "grafana", READ))
+    assert known(index, theirs) == KeyGrant(Caller(OTHER, "grafana", EVERY_ROLE))
     index.keys.revoke(ACME.id, "grafana")
     index.keys.revoke(ACME.id, "grafana")
     assert known(index, ours) is None
-    assert known(index, theirs) == Known(Caller(OTHER, "grafana", EVERY_ROLE))
+    assert known(index, theirs) == KeyGrant(Caller(OTHER, "grafana", EVERY_ROLE))
 
 
 def test_a_caller_comes_with_the_limits_of_the_organization(index: Index) -> None:
     secret = index.keys.create(ACME.id, "a", READ)
     index.organizations.limit(ACME.id, Share(2.5, 4))
     index.organizations.limit(OTHER.id, Share(9.0, 9))
-    assert known(index, secret) == Known(Caller(ACME, "a", READ, Share(2.5, 4)))
+    assert known(index, secret) == KeyGrant(Caller(ACME, "a", READ, Share(2.5, 4)))
 
 
 def test_unknown_secrets_stand_for_nobody(index: Index) -> None:
@@ -65,7 +65,7 @@ def test_an_old_secret_lives_for_the_grace_and_the_one_before_it_not_at_all(inde
     first = index.keys.create(ACME.id, "a", READ)
     second = index.keys.rotate(ACME.id, "a", DAY)
     caller = Caller(ACME, "a", READ)
-    assert known(index, second) == Known(caller)
+    assert known(index, second) == KeyGrant(caller)
     old = known(index, first)
     assert old is not None
     assert old.caller == caller
@@ -74,10 +74,10 @@ def test_an_old_secret_lives_for_the_grace_and_the_one_before_it_not_at_all(inde
     third = index.keys.rotate(ACME.id, "a", DAY)
     assert known(index, first) is None
     assert known(index, second) is not None
-    assert known(index, third) == Known(caller)
+    assert known(index, third) == KeyGrant(caller)
     fourth = index.keys.rotate(ACME.id, "a", timedelta(0))
     assert [known(index, secret) for secret in (first, second, third)] == [None] * 3
-    assert known(index, fourth) == Known(caller)
+    assert known(index, fourth) == KeyGrant(caller)
 
 
 def test_a_grace_ends(index: Index) -> None:
@@ -164,5 +164,5 @@ def test_keys_made_before_roles_can_still_ask_and_push(database_url: str) -> Non
     migrate(database, migrations)
     database.close()
     index = Index.open(database_url)
-    assert known(index, "lrk_old") == Known(Caller(ACME, "old", frozenset({Role.READ, Role.WRITE})))
+    assert known(index, "lrk_old") == KeyGrant(Caller(ACME, "old", frozenset({Role.READ, Role.WRITE})))
     index.close()

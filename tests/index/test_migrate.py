@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from index_values import at_once, count
 
+from index.index_values import at_once, count
 from lakerunner.index.database import Database
 from lakerunner.index.index import Index
 from lakerunner.index.migrate import Migration, load_migrations, migrate

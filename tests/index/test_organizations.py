@@ -3,12 +3,11 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from index_values import ACME, OTHER, at_once
 
+from index.index_values import ACME, OTHER, at_once
 from lakerunner.index.index import Index
-from lakerunner.model.caller import Share
 from lakerunner.model.errors import Conflict, NotFound, UserError
-from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, Share
 
 
 def test_organizations_are_found_by_id_and_by_name(index: Index) -> None:

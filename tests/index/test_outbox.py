@@ -7,8 +7,8 @@ from threading import Thread
 from time import monotonic
 
 import pytest
-from index_values import arrival, at_once, outbox_size, source
 
+from index.index_values import arrival, at_once, outbox_size, source, total
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
@@ -83,7 +83,7 @@ def test_several_relays_share_the_work(index: Index) -> None:
             total += done
         return total
 
-    assert sum(at_once([relay] * 4)) == 600
+    assert total(at_once([relay] * 4)) == 600
     assert said == Counter({str(n).encode(): 1 for n in range(600)})
 
 

@@ -8,18 +8,17 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_values import ACME, segment
 
+from index.index_values import ACME, segment
 from lakerunner.index.commit import Commit
+from lakerunner.index.database import load_queries
 from lakerunner.index.index import Index
-from lakerunner.index.queries import load_queries
 from lakerunner.model.condition import Condition, Contains, Equals, Present
-from lakerunner.model.fingerprint import INCOMPLETE, digest64, field_fingerprints
 from lakerunner.model.organization import Organization
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import INCOMPLETE, Segment, digest64, field_fingerprints
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import ALL_TIME, TimeRange
-from lakerunner.plan.fingerprints import fingerprint_groups
+from lakerunner.plan.scan import fingerprint_groups
 
 # A row is its service, its span name, and the keys of its attributes and of its resource.
 Row = tuple[str, str, frozenset[str], frozenset[str]]

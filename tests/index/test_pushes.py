@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from index_values import ACME, OTHER, at_once, count
 
+from index.index_values import ACME, OTHER, at_once, count
 from lakerunner.index.index import Index
 from lakerunner.model.errors import LakerunnerError
 

@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_values import ACME, OTHER, segment
 
+from index.index_values import ACME, OTHER, segment
 from lakerunner.index.commit import Commit
+from lakerunner.index.database import load_queries
 from lakerunner.index.index import Index
-from lakerunner.index.queries import load_queries
 from lakerunner.model.organization import Organization
-from lakerunner.model.segment import Picked, Segment, segment_id
+from lakerunner.model.segment import Segment, SegmentPick, segment_id
 from lakerunner.model.time import ALL_TIME, MAX_NS, MIN_NS, TimeRange
 
 
@@ -36,9 +36,9 @@ def test_every_field_comes_back(index: Index) -> None:
     )
     commit(index, made)
     picked = replace(made, fingerprints=())  # which have done their work
-    assert index.segments.pick(ACME.id, "metrics", ALL_TIME, frequency_ms=60_000) == Picked((picked,), 1)
+    assert index.segments.pick(ACME.id, "metrics", ALL_TIME, frequency_ms=60_000) == SegmentPick((picked,), 1)
     assert index.segments.get(ACME.id, [made.id]) == [made]
-    assert index.segments.pick(ACME.id, "metrics", ALL_TIME) == Picked((), 0)
+    assert index.segments.pick(ACME.id, "metrics", ALL_TIME) == SegmentPick((), 0)
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_pick_is_what_a_loop_over_all_segments_picks(
             ]
             expected.sort(key=lambda s: (s.time.start_ns, s.id))
             picked = index.segments.pick(organization.id, signal, asked, frequency_ms=frequency)
-            assert picked == Picked(tuple(expected), len(expected))
+            assert picked == SegmentPick(tuple(expected), len(expected))
 
 
 def test_segments_of_another_organization_are_out_of_reach(index: Index) -> None:
     ours, theirs = segment("ours"), segment("theirs", organization=OTHER.id, rows=3)
     commit(index, ours)
     commit(index, theirs)
-    assert index.segments.pick(ACME.id, "logs", ALL_TIME) == Picked((ours,), 1)
-    assert index.segments.pick(OTHER.id, "logs", ALL_TIME) == Picked((theirs,), 1)
+    assert index.segments.pick(ACME.id, "logs", ALL_TIME) == SegmentPick((ours,), 1)
+    assert index.segments.pick(OTHER.id, "logs", ALL_TIME) == SegmentPick((theirs,), 1)
     assert index.segments.get(OTHER.id, [ours.id, theirs.id]) == [theirs]
     assert index.segments.totals(ACME.id) == (1, 7, 100)
     assert index.segments.totals(OTHER.id) == (1, 3, 100)

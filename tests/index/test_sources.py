@@ -1,18 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
 from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_values import ACME, OTHER, arrival, at_once, outbox_size, source
 
+from index.index_values import ACME, OTHER, arrival, at_once, outbox_size, source, total
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.sources import Attempts
 from lakerunner.model.errors import Corrupt, NotFound
-from lakerunner.model.findings import Findings, Reject, Rejects
-from lakerunner.model.source import SourceState
+from lakerunner.model.source import Findings, Reject, Rejects, SourceState
 
 SEEN, DONE, FAILED = SourceState.SEEN, SourceState.DONE, SourceState.FAILED
 NONE = dict.fromkeys(SourceState, 0)
@@ -41,8 +41,8 @@ def test_an_object_written_again_is_another_identity(index: Index) -> None:
 def test_eight_threads_announcing_the_same_hundred_ask_a_hundred_times(index: Index) -> None:
     arrivals = [arrival(source(n)) for n in range(100)]
     orders = [arrivals if thread % 2 else arrivals[::-1] for thread in range(8)]
-    results = at_once(lambda batch=batch: index.sources.announce(batch) for batch in orders)
-    assert sum(results) == 100
+    results = at_once(partial(index.sources.announce, batch) for batch in orders)
+    assert total(results) == 100
     assert outbox_size(index) == 100
 
 
@@ -50,7 +50,7 @@ def test_large_batches_in_any_order_do_not_deadlock(index: Index) -> None:
     for round_ in range(3):
         arrivals = [arrival(source(round_ * 10_000 + n)) for n in range(2000)]
         orders = [arrivals, arrivals[::-1], arrivals[1000:] + arrivals[:1000], arrivals[::-1]]
-        assert sum(at_once(lambda batch=batch: index.sources.announce(batch) for batch in orders)) == 2000
+        assert total(at_once(partial(index.sources.announce, batch) for batch in orders)) == 2000
     assert outbox_size(index) == 6000
 
 
@@ -156,7 +156,7 @@ def test_retries_at_once_ask_once(index: Index) -> None:
     index.commit(Commit((), (), tuple((source(n), "bad") for n in range(50))))
     arrivals = [arrival(source(n)) for n in range(50)]
     orders = [arrivals, arrivals[::-1], arrivals, arrivals[::-1]]
-    assert sum(at_once(lambda batch=batch: index.sources.retry(batch) for batch in orders)) == 50
+    assert total(at_once(partial(index.sources.retry, batch) for batch in orders)) == 50
     assert outbox_size(index) == 50
 
 

@@ -6,15 +6,15 @@ from threading import Barrier
 from uuid import UUID, uuid4
 
 import pytest
-from index_values import ACME, OTHER, arrival, at_once, count, segment, source
 
+from index.index_values import ACME, OTHER, arrival, at_once, count, segment, source
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.index.sweep import Ended, FailedBox, Listed, Past
+from lakerunner.index.sweep import EndedSegment, FailedBox, ListedObject, PastSegment
 from lakerunner.model.errors import Conflict, NotFound
-from lakerunner.model.findings import Findings, Reject, Rejects
-from lakerunner.model.retention import Cutoff
+from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import Segment
+from lakerunner.model.source import Findings, Reject, Rejects
 from lakerunner.model.time import DAY_NS, MIN_NS, SECOND_NS
 from servers.lake import wait_until
 
@@ -31,8 +31,8 @@ def run(index: Index, statement: str, *values: object) -> None:
         connection.execute(statement.encode(), values)
 
 
-def pages(index: Index, cutoff: Cutoff, limit: int) -> list[Past]:
-    found: list[Past] = []
+def pages(index: Index, cutoff: Cutoff, limit: int) -> list[PastSegment]:
+    found: list[PastSegment] = []
     while page := index.sweep.past(ACME.id, cutoff, found[-1] if found else None, limit):
         found += page
     return found
@@ -65,7 +65,7 @@ def test_past_tells_path_and_bytes_with_side_files(index: Index) -> None:
     made = segment("sides", 0, 5, statistics={"side_bytes": {"text.bin": 20, "series.parquet": 3}})
     commit(index, made)
     (past,) = pages(index, LOGS, 10)
-    assert past == Past(made.id, ACME.id, made.path, "logs", 0, 5, 123, True, False)
+    assert past == PastSegment(made.id, ACME.id, made.path, "logs", 0, 5, 123, True, False)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_an_expired_segment_is_replaced_and_rolled_no_more(index: Index) -> None
         index.commit(Commit((segment("merged", 0, 5),), (), (), replaced=(old.id,)))
 
 
-def ended(index: Index, before_ns: int, limit: int) -> list[Ended]:
-    found: list[Ended] = []
+def ended(index: Index, before_ns: int, limit: int) -> list[EndedSegment]:
+    found: list[EndedSegment] = []
     while page := index.sweep.ended(before_ns, found[-1] if found else None, limit):
         found += page
     return found
@@ -172,11 +172,11 @@ def test_done_sources_are_done_just_so_and_long_ago(index: Index) -> None:
     index.commit(Commit((), (changed,), ()))
     index.sources.set_aside(source(3, etag="newer", size=99), "broken")
     run(index, "UPDATE lrdb.source_objects SET ended_at = to_timestamp(100) WHERE ended_at IS NOT NULL")
-    listed = [Listed(one.key, one.etag, one.size, one.modified_ns) for one in (done, failed, seen, changed)]
+    listed = [ListedObject(one.key, one.etag, one.size, one.modified_ns) for one in (done, failed, seen, changed)]
     assert index.sweep.done_sources("lake", listed, 100 * SECOND_NS) == [listed[0]]
     assert index.sweep.done_sources("lake", listed, 99 * SECOND_NS) == []
     assert index.sweep.done_sources("another", listed, 100 * SECOND_NS) == []
-    local = Listed(done.key, "", done.size, done.modified_ns)
+    local = ListedObject(done.key, "", done.size, done.modified_ns)
     assert index.sweep.done_sources("lake", [local], 100 * SECOND_NS) == [local]
     # One that is done but for some lines stays until it is dismissed, one of which an older version failed goes.
     part, old, new = source(5), source(6), source(6, etag="newer", modified_ns=5_000)
@@ -184,14 +184,14 @@ def test_done_sources_are_done_just_so_and_long_ago(index: Index) -> None:
     index.sources.announce([arrival(one) for one in (part, old, new)])
     index.commit(Commit((), (part, new), ((old, "broken"),), findings=((part, bad),)))
     run(index, "UPDATE lrdb.source_objects SET ended_at = to_timestamp(100) WHERE ended_at IS NOT NULL")
-    listed = [Listed(one.key, one.etag, one.size, one.modified_ns) for one in (part, new)]
+    listed = [ListedObject(one.key, one.etag, one.size, one.modified_ns) for one in (part, new)]
     assert index.sweep.done_sources("lake", listed, 100 * SECOND_NS) == listed[1:]
     index.sources.dismiss(part.key, ACME.id)
     assert index.sweep.done_sources("lake", listed, 100 * SECOND_NS) == listed
     for other in (
-        Listed(done.key, "another etag", done.size, done.modified_ns),
-        Listed(done.key, done.etag, done.size + 1, done.modified_ns),
-        Listed(done.key, "", done.size, done.modified_ns + 1),
+        ListedObject(done.key, "another etag", done.size, done.modified_ns),
+        ListedObject(done.key, done.etag, done.size + 1, done.modified_ns),
+        ListedObject(done.key, "", done.size, done.modified_ns + 1),
     ):
         assert index.sweep.done_sources("lake", [other], 100 * SECOND_NS) == []
 

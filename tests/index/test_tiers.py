@@ -6,17 +6,13 @@ import random
 from dataclasses import replace
 from uuid import uuid4
 
-from index_values import ACME, OTHER, at_once, segment
-
+from index.index_values import ACME, OTHER, at_once, segment
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.condition import Equals
-from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
-from lakerunner.model.fingerprint import MAX_FINGERPRINTS, field_fingerprints
-from lakerunner.model.retention import Cutoff
-from lakerunner.model.segment import Segment
-from lakerunner.model.tier import RAW, TIERS
-from lakerunner.model.tiling import tiled
+from lakerunner.model.retention_policy import Cutoff
+from lakerunner.model.segment import MAX_FINGERPRINTS, Segment, field_fingerprints
+from lakerunner.model.tier import NOTHING_EXPIRED, RAW, TIERS, Expiry, tile
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 
 NS = 1_000_000
@@ -231,7 +227,7 @@ def test_what_a_loop_over_all_segments_picks(index: Index) -> None:
             if not one.rolled:
                 times = one.time.start_ns // NS, (one.time.end_ns - 1) // NS
                 unrolled.setdefault(one.frequency_ms, []).append(times)
-        tiles = tiled(reach, tier, unrolled)
+        tiles = tile(reach, tier, unrolled)
         wanted = {
             one.id
             for one in every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.lakeql.catalog import Listing, read_listing
+from lakerunner.lakeql.statements import Listing, read_listing
 from lakerunner.model.errors import UserError
 
 LISTINGS = {

@@ -17,8 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.condition import Condition, Contains, Equals, Present
-from lakerunner.model.patterns import MOST_LITERALS, like_literals, regex_literals
+from lakerunner.model.condition import (
+    MOST_LITERALS,
+    Condition,
+    Contains,
+    Equals,
+    Present,
+    like_literals,
+    regex_literals,
+)
 from lakerunner.model.signal import Attribute
 from lakerunner.model.text_index import fold
 from lakerunner.plan.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.lakeql.explain import read_statement
+from lakerunner.lakeql.statements import read_statement
 from lakerunner.plan.explain import Explain
 
 

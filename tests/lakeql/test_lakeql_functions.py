@@ -10,9 +10,8 @@ import duckdb
 import pytest
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.lakeql.functions import FUNCTIONS, FUNCTIONS_BY_KIND, TABLE_FUNCTIONS
+from lakerunner.lakeql.functions import FUNCTIONS, FUNCTIONS_BY_KIND, TABLE_FUNCTIONS, TIME_FORMATTED
 from lakerunner.lakeql.tables import TABLES
-from lakerunner.lakeql.time_formats import TIME_FORMATTED
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats" / "lakeql.md"
@@ -72,7 +71,7 @@ def test_the_document_shows_every_function_and_column() -> None:
     section = text.partition("## Functions")[2].partition("\n## ")[0]
     assert set(re.findall(r"`([a-z0-9_]+)`", section)) >= FUNCTIONS
     for name, table in TABLES.items():
-        columns = text.partition(f"Of `{name}`")[2].partition("\nOf `")[0].partition("\n## ")[0]
+        columns = text.partition(f"he columns of `{name}`")[2].partition("\nThe columns of `")[0].partition("\n## ")[0]
         shown = re.findall(r"^\| (`[^|]+`) \| ([^|]+?) \|", columns, re.M)
         assert {one for names, _ in shown for one in re.findall(r"\w+", names)} == {c.name for c in table.columns}
         alone = {names.strip("`"): kind for names, kind in shown if "," not in names}

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.lakeql.parameters import MAX_CHARACTERS, MAX_VALUES
-from lakerunner.lakeql.search import MAX_TERMS
+from lakerunner.lakeql.shorthands import MAX_TERMS
+from lakerunner.lakeql.source import MAX_CHARACTERS, MAX_VALUES
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.query.sandbox.guard import check_sql
 from suites.bound import bound_types

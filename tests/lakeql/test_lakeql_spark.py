@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from lakerunner.lakeql import compile_spark, compile_sql
+from lakerunner.lakeql import compile_sql
+from lakerunner.lakeql.spark import compile_spark
 from lakerunner.model.errors import NotAllowed, UserError
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
@@ -24,7 +25,7 @@ REFUSED = {
     "SELECT count(*) FROM logs GROUP BY ROLLUP (severity)": "ROLLUP is not available",
     "SELECT severity FROM logs UNION BY NAME SELECT severity FROM logs": "BY NAME is not available",
     "SELECT severity = 1 FROM logs": "INTEGER and VARCHAR side by side is not available with engine=spark: cast",
-    "SELECT flags + 1 FROM logs": "reckoning with an unsigned integer is not available with engine=spark: cast it",
+    "SELECT flags + 1 FROM logs": "arithmetic with an unsigned integer is not available with engine=spark: cast it",
     "SELECT severity_number ** 2 FROM logs": "** is not available",
     "SELECT message LIKE severity FROM logs": "LIKE without a literal pattern is not available",
     "SELECT message LIKE 'a!%' ESCAPE '!' FROM logs": "ESCAPE is not available",

@@ -11,7 +11,7 @@ import pytest
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.plan import Rounds
-from lakerunner.query.sandbox.macros import MACROS
+from lakerunner.query.sandbox.instance import MACROS
 from suites.bound import bound_types
 from suites.plans import finish_of, leaf_sql
 

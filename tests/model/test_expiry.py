@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakerunner.model.expiry import Expiry, expiry_text
+from lakerunner.model.tier import Expiry, expiry_text
 from lakerunner.model.time import SECOND_NS
 
 NOON_NS = 1_704_110_400 * SECOND_NS

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.hll import REGISTERS, RELATIVE_ERROR, estimate, packed, places, sketch, union
+from lakerunner.model.hll import REGISTERS, RELATIVE_ERROR, estimate, find_registers, pack, sketch, union
 
 DIGESTS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
 
@@ -56,11 +56,11 @@ def test_the_bytes_are_as_the_format_says() -> None:
     mixed = 0xB456BCFC34C2CB2C
     below = mixed >> 23 & 2**30 - 1
     entry = mixed >> 53 << 5 | 31 - below.bit_length()
-    assert [int(one[0]) for one in places([1])] == [mixed >> 53, 31 - below.bit_length()]
+    assert [int(one[0]) for one in find_registers([1])] == [mixed >> 53, 31 - below.bit_length()]
     assert sketch([1, 0]) == b"\x0b" + (0 << 5 | 31).to_bytes(2, "little") + entry.to_bytes(2, "little")
     full = sketch(random_digests(1, 3000))
     assert len(full) == 1 + REGISTERS
-    at, ranks = places(random_digests(1, 3000))
+    at, ranks = find_registers(random_digests(1, 3000))
     assert full[1 + at[5]] == max(ranks[at == at[5]])
 
 
@@ -70,8 +70,8 @@ def test_several_are_packed_as_one_by_one() -> None:
     registers[2, ::2] = 1
     registers[3, ::2], registers[3, 1] = 1, 2
     registers[3, 0] = 0
-    alone = [packed(registers[row : row + 1])[0] for row in range(4)]
-    assert packed(registers) == alone
+    alone = [pack(registers[row : row + 1])[0] for row in range(4)]
+    assert pack(registers) == alone
     assert [len(one) for one in alone] == [1, 5, 2049, 2049]
 
 

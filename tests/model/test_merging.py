@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from lakerunner.model.merging import LEVELS, MergeLimits, is_mergeable, runs
+from lakerunner.model.merging import LEVELS, MergeLimits, find_runs, is_mergeable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, TimeRange
 
@@ -33,7 +33,7 @@ def segment(number: int, **changes: Any) -> Segment:
 
 
 def cut(*segments: Segment, level: int = 0, aside: tuple[int, ...] = ()) -> list[list[int]]:
-    found = runs(segments, level, LIMITS, {UUID(int=number) for number in aside})
+    found = find_runs(segments, level, LIMITS, {UUID(int=number) for number in aside})
     return [[one.ingested for one in run] for run in found]
 
 
@@ -108,7 +108,7 @@ def test_runs_are_contiguous_and_within_bounds_whatever_there_is() -> None:
         ]
         level = chance.randint(0, 2)
         shuffled = chance.sample(segments, len(segments))
-        found = runs(shuffled, level, LIMITS)
+        found = find_runs(shuffled, level, LIMITS)
         seen: list[int] = []
         for run in found:
             places = [one.ingested for one in run]

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import Absent, Corrupt, LakerunnerError, Position, Unavailable, UserError
-from lakerunner.model.fingerprint import digest64, field_fingerprints
 from lakerunner.model.labels import labels_of, labels_text, value_of, without_name
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, checked_name
-from lakerunner.model.segment import Column, Segment, segment_id
+from lakerunner.model.segment import Column, Segment, digest64, field_fingerprints, segment_id
 from lakerunner.model.signal import LOGS, METRICS, SIGNALS, TRACES, SignalSpec, signal_named
 from lakerunner.model.source import SIGNAL_NAMES, SourceObject
 from lakerunner.model.time import HOUR_NS, TimeRange
@@ -40,7 +39,7 @@ def test_a_segment_path_states_whose_and_when() -> None:
 
 
 def test_a_segment_without_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="holds rows"):
+    with pytest.raises(ValueError, match="must have rows"):
         segment(rows=0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.notification import PROVIDERS, Created, created_in, parsed, validation_code
+from lakerunner.model.notification import PROVIDERS, CreatedObject, created_objects, parse_json, validation_code
 from suites.notifications import azure_event, event_bridge, gcp_event, s3_event, sns
 
 ODD = "otel-raw/acme/edge/a b+c%2F/ü€😀&=?#.binpb"
@@ -18,73 +18,73 @@ KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 def test_what_each_provider_writes_for_an_odd_key() -> None:
-    expected = [Created("lake", ODD)]
-    assert created_in("s3", s3_event(ODD)) == expected
-    assert created_in("s3", s3_event(ODD, slash="")) == expected
-    assert created_in("s3", s3_event(ODD, name="s3:ObjectCreated:CompleteMultipartUpload")) == expected
-    assert created_in("s3", sns(s3_event(ODD))) == expected
-    assert created_in("s3", event_bridge(ODD)) == expected
-    assert created_in("gcp", gcp_event(ODD)) == expected
-    assert created_in("azure", azure_event(ODD)) == expected
-    assert created_in("azure", [azure_event(ODD)]) == expected
+    expected = [CreatedObject("lake", ODD)]
+    assert created_objects("s3", s3_event(ODD)) == expected
+    assert created_objects("s3", s3_event(ODD, slash="")) == expected
+    assert created_objects("s3", s3_event(ODD, name="s3:ObjectCreated:CompleteMultipartUpload")) == expected
+    assert created_objects("s3", sns(s3_event(ODD))) == expected
+    assert created_objects("s3", event_bridge(ODD)) == expected
+    assert created_objects("gcp", gcp_event(ODD)) == expected
+    assert created_objects("azure", azure_event(ODD)) == expected
+    assert created_objects("azure", [azure_event(ODD)]) == expected
 
 
 @given(KEYS)
 def test_any_key_comes_out_as_it_is(key: str) -> None:
     for event in (s3_event(key), s3_event(key, slash=""), sns(s3_event(key)), event_bridge(key)):
-        assert created_in("s3", event) == [Created("lake", key)]
-    assert created_in("gcp", gcp_event(key)) == [Created("lake", key)]
-    assert created_in("azure", azure_event(key)) == [Created("lake", key)]
+        assert created_objects("s3", event) == [CreatedObject("lake", key)]
+    assert created_objects("gcp", gcp_event(key)) == [CreatedObject("lake", key)]
+    assert created_objects("azure", azure_event(key)) == [CreatedObject("lake", key)]
 
 
 def test_minio_says_the_same_and_more() -> None:
     minio = s3_event("otel-raw/a/b/c") | {"EventName": "s3:ObjectCreated:Put", "Key": "lake/otel-raw/a/b/c"}
-    assert created_in("s3", minio) == [Created("lake", "otel-raw/a/b/c")]
+    assert created_objects("s3", minio) == [CreatedObject("lake", "otel-raw/a/b/c")]
 
 
 def test_ten_namings_are_one_object_in_the_order_of_the_first() -> None:
     event = s3_event(*["b", "a", "b", "c", "a"] * 2)
-    assert [one.key for one in created_in("s3", event)] == ["b", "a", "c"]
-    assert created_in("azure", [azure_event("x")] * 10) == [Created("lake", "x")]
+    assert [one.key for one in created_objects("s3", event)] == ["b", "a", "c"]
+    assert created_objects("azure", [azure_event("x")] * 10) == [CreatedObject("lake", "x")]
 
 
 def test_deletions_tests_and_other_events_name_nothing() -> None:
-    assert created_in("s3", s3_event("x", name="ObjectRemoved:Delete")) == []
-    assert created_in("s3", {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}) == []
-    assert created_in("s3", sns({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"})) == []
-    assert created_in("s3", event_bridge("x", kind="Object Deleted")) == []
-    assert created_in("gcp", gcp_event("x", kind="OBJECT_DELETE")) == []
-    assert created_in("azure", azure_event("x", kind="Microsoft.Storage.BlobDeleted")) == []
-    assert created_in("azure", []) == []
+    assert created_objects("s3", s3_event("x", name="ObjectRemoved:Delete")) == []
+    assert created_objects("s3", {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}) == []
+    assert created_objects("s3", sns({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"})) == []
+    assert created_objects("s3", event_bridge("x", kind="Object Deleted")) == []
+    assert created_objects("gcp", gcp_event("x", kind="OBJECT_DELETE")) == []
+    assert created_objects("azure", azure_event("x", kind="Microsoft.Storage.BlobDeleted")) == []
+    assert created_objects("azure", []) == []
 
 
 def test_gcp_with_attributes_alone_and_with_data_alone() -> None:
     event = gcp_event("a b")
     without_data = copy.deepcopy(event)
     del without_data["message"]["data"]
-    assert created_in("gcp", without_data) == [Created("lake", "a b")]
+    assert created_objects("gcp", without_data) == [CreatedObject("lake", "a b")]
     del event["message"]["attributes"]["objectId"]
-    assert created_in("gcp", event) == [Created("lake", "a b")]
+    assert created_objects("gcp", event) == [CreatedObject("lake", "a b")]
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"subject": None}, Created("lake", "a b")),
-        ({"data": {}}, Created("lake", "a b")),
-        ({"data": {"url": "http://127.0.0.1:10000/devstoreaccount1/lake/a%20b"}}, Created("lake", "a b")),
-        ({"data": {"url": "https://account.dfs.core.windows.net/lake/a%20b"}}, Created("lake", "a b")),
-        ({"data": {"url": "https://h/lake/lake/x"}}, Created("lake", "lake/x")),
+        ({"subject": None}, CreatedObject("lake", "a b")),
+        ({"data": {}}, CreatedObject("lake", "a b")),
+        ({"data": {"url": "http://127.0.0.1:10000/devstoreaccount1/lake/a%20b"}}, CreatedObject("lake", "a b")),
+        ({"data": {"url": "https://account.dfs.core.windows.net/lake/a%20b"}}, CreatedObject("lake", "a b")),
+        ({"data": {"url": "https://h/lake/lake/x"}}, CreatedObject("lake", "lake/x")),
     ],
 )
-def test_azure_by_url_or_by_subject(change: dict[str, Any], expected: Created) -> None:
-    assert created_in("azure", azure_event("a b") | change) == [expected]
+def test_azure_by_url_or_by_subject(change: dict[str, Any], expected: CreatedObject) -> None:
+    assert created_objects("azure", azure_event("a b") | change) == [expected]
 
 
 def test_azure_as_a_cloud_event() -> None:
     event = azure_event("a b")
     cloud = {"specversion": "1.0", "type": event["eventType"], "subject": event["subject"], "data": event["data"]}
-    assert created_in("azure", cloud) == [Created("lake", "a b")]
+    assert created_objects("azure", cloud) == [CreatedObject("lake", "a b")]
 
 
 def test_event_grid_asks_for_its_code_back() -> None:
@@ -92,7 +92,7 @@ def test_event_grid_asks_for_its_code_back() -> None:
     assert validation_code([ask]) == "512d"
     assert validation_code(ask) == "512d"
     assert validation_code([azure_event("x")]) is None
-    assert created_in("azure", [ask]) == []
+    assert created_objects("azure", [ask]) == []
     for broken in ({}, None, {"validationCode": 1}):
         with pytest.raises(UserError, match="validationCode"):
             validation_code([ask | {"data": broken}])
@@ -123,7 +123,7 @@ def test_event_grid_asks_for_its_code_back() -> None:
 )
 def test_what_is_wrong_is_named(provider: str, event: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        created_in(provider, event)
+        created_objects(provider, event)
 
 
 _S3_WORDS = ["Records", "s3", "bucket", "name", "object", "key", "TopicArn", "Type", "Message", "Notification"]
@@ -141,7 +141,7 @@ ANY_JSON = st.recursive(
 @given(st.sampled_from(sorted(PROVIDERS)), ANY_JSON)
 def test_whatever_comes_names_objects_or_is_refused(provider: str, event: object) -> None:
     try:
-        found = created_in(provider, event)
+        found = created_objects(provider, event)
         validation_code(event)
     except UserError:
         return
@@ -151,4 +151,4 @@ def test_whatever_comes_names_objects_or_is_refused(provider: str, event: object
 def test_text_that_is_not_json_is_refused() -> None:
     for text in ("", "{", b"\xff", '"\\ud800"', "[" * 100_000):
         with pytest.raises(UserError, match="not JSON"):
-            parsed(text)
+            parse_json(text)

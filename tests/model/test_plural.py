@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.model.plural import plural
+from lakerunner.model.display import plural
 
 
 @pytest.mark.parametrize(

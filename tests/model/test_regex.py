@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import TooLarge, UserError
-from lakerunner.model.regex import capturing, compiled, search_column
+from lakerunner.model.regex import compile_capturing, compile_regex, search_column
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ from lakerunner.model.regex import capturing, compiled, search_column
 def test_values(pattern: str, matching: list[str], others: list[str]) -> None:
     """Alone, for their groups and as a column."""
     for value in matching:
-        assert compiled(pattern).matches(value), value
-        assert capturing(pattern).groups(value) is not None, value
+        assert compile_regex(pattern).matches(value), value
+        assert compile_capturing(pattern).groups(value) is not None, value
     for value in others:
-        assert not compiled(pattern).matches(value), value
-        assert capturing(pattern).groups(value) is None, value
-    column = compiled(pattern).each(pa.array(matching + others)).to_pylist()
+        assert not compile_regex(pattern).matches(value), value
+        assert compile_capturing(pattern).groups(value) is None, value
+    column = compile_regex(pattern).each(pa.array(matching + others)).to_pylist()
     assert column == [True] * len(matching) + [False] * len(others)
 
 
@@ -98,7 +98,7 @@ def test_values(pattern: str, matching: list[str], others: list[str]) -> None:
 )
 def test_a_wrong_pattern_is_refused_in_the_words_of_go(pattern: str, reason: str) -> None:
     with pytest.raises(UserError) as raised:
-        compiled(pattern)
+        compile_regex(pattern)
     assert raised.value.message == f"error parsing regexp: {reason}"
 
 
@@ -114,44 +114,44 @@ def test_a_wrong_pattern_is_refused_in_the_words_of_go(pattern: str, reason: str
     ],
 )
 def test_no_pattern_takes_long(pattern: str, value: str) -> None:
-    assert not compiled(pattern).matches(value)
-    assert capturing(pattern).groups(value) is None
+    assert not compile_regex(pattern).matches(value)
+    assert compile_capturing(pattern).groups(value) is None
 
 
 def test_groups() -> None:
-    assert capturing("(?P<service>.*?)-(\\w+)(x)?").groups("a-b-c") == ("a-b-c", "a-b", "c", "")
-    assert capturing("(?P<service>.*?)-(\\w+)(x)?").names == {"service": 1}
-    assert capturing("((a*)*)b").groups("aab") == ("aab", "aa", "aa")
-    assert capturing("(é)(.*)").groups("éß") == ("éß", "é", "ß")
-    assert capturing("(a)|(ab)").groups("ab") == ("ab", "", "ab")
+    assert compile_capturing("(?P<service>.*?)-(\\w+)(x)?").groups("a-b-c") == ("a-b-c", "a-b", "c", "")
+    assert compile_capturing("(?P<service>.*?)-(\\w+)(x)?").names == {"service": 1}
+    assert compile_capturing("((a*)*)b").groups("aab") == ("aab", "aa", "aa")
+    assert compile_capturing("(é)(.*)").groups("éß") == ("éß", "é", "ß")
+    assert compile_capturing("(a)|(ab)").groups("ab") == ("ab", "", "ab")
 
 
 def test_a_byte_that_is_not_utf_8_is_any_character() -> None:
     """As in Go; \\xff in a query's string stands there as a lone surrogate."""
-    assert capturing("(.)(.*)").groups("é\udcffz") == ("é\udcffz", "é", "\udcffz")
-    assert capturing("(.*)z").groups("\udcffz") == ("\udcffz", "\udcff")
-    assert compiled(".").matches("\udcff")
-    assert not compiled("[a-z]").matches("\udcff")
+    assert compile_capturing("(.)(.*)").groups("é\udcffz") == ("é\udcffz", "é", "\udcffz")
+    assert compile_capturing("(.*)z").groups("\udcffz") == ("\udcffz", "\udcff")
+    assert compile_regex(".").matches("\udcff")
+    assert not compile_regex("[a-z]").matches("\udcff")
 
 
 def test_groups_are_found_between_the_parentheses_of_label_replace() -> None:
-    assert capturing("a)(b").groups("ab") == ("ab", "b")
+    assert compile_capturing("a)(b").groups("ab") == ("ab", "b")
     with pytest.raises(UserError, match="invalid escape sequence"):
-        capturing("\\C")
+        compile_capturing("\\C")
     with pytest.raises(UserError, match="invalid named capture"):
-        capturing("(?P<n>a)|(?P<n>b)")
+        compile_capturing("(?P<n>a)|(?P<n>b)")
 
 
 def test_groups_that_would_take_seconds_to_find_are_refused() -> None:
-    assert capturing("(.*)" * 100).groups("a" * 5000) is not None
+    assert compile_capturing("(.*)" * 100).groups("a" * 5000) is not None
     with pytest.raises(TooLarge, match="finding the 100 groups of a regular expression in a value of 65536 bytes"):
-        capturing("(.*)" * 100).groups("a" * 65536)
+        compile_capturing("(.*)" * 100).groups("a" * 65536)
 
 
 def test_many_alternatives() -> None:
     pattern = "|".join(f"pod-{number}" for number in range(3000))
-    assert compiled(pattern).matches("pod-2999")
-    assert not compiled(pattern).matches("pod-3000")
+    assert compile_regex(pattern).matches("pod-2999")
+    assert not compile_regex(pattern).matches("pod-3000")
 
 
 def test_a_search_in_a_column_is_not_anchored() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.retention import (
+from lakerunner.model.retention_policy import (
     NAMES,
     WAIT_NS,
     Retention,
     duration_text,
-    kept_named,
-    name_of,
     parse_retention,
+    parse_retention_name,
+    retention_name,
 )
 from lakerunner.model.time import DAY_NS, HOUR_NS, MIN_NS
 
@@ -22,7 +22,7 @@ MINUTE, DAY_TIER = 60_000, 86_400_000
 
 def parsed(text: str) -> dict[str, str]:
     pairs = [(name, value) for name, _, value in (part.partition("=") for part in text.split(","))]
-    return {name_of(*kept): duration_text(ns) for kept, ns in parse_retention(pairs).of.items()}
+    return {retention_name(*kept): duration_text(ns) for kept, ns in parse_retention(pairs).durations.items()}
 
 
 def test_names_are_signals_and_tiers() -> None:
@@ -30,8 +30,8 @@ def test_names_are_signals_and_tiers() -> None:
         "logs", "metrics", "traces", "metrics.10s", "metrics.1m", "metrics.5m", "metrics.1h", "metrics.1d",
     ]  # fmt: skip
     assert NAMES["metrics.1m"] == ("metrics", MINUTE)
-    assert [name_of(*kept) for kept in NAMES.values()] == list(NAMES)
-    assert len(kept_named("all")) == len(NAMES)
+    assert [retention_name(*kept) for kept in NAMES.values()] == list(NAMES)
+    assert len(parse_retention_name("all")) == len(NAMES)
 
 
 def test_what_is_said_holds_and_no_more() -> None:
@@ -77,7 +77,7 @@ def test_an_organization_overrides_and_keeps_the_rest() -> None:
     retention = parse_retention([("logs", "30d"), ("traces", "7d")]).with_rows(
         {("logs", 0): None, ("metrics", 0): DAY_NS}
     )
-    assert retention.of == {("logs", 0): None, ("traces", 0): 7 * DAY_NS, ("metrics", 0): DAY_NS}
+    assert retention.durations == {("logs", 0): None, ("traces", 0): 7 * DAY_NS, ("metrics", 0): DAY_NS}
 
 
 def test_points_that_are_not_rolled_up_wait_while_rollups_are_kept_longer() -> None:

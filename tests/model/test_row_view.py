@@ -19,7 +19,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from query.sample_lake import OWN, START
 
 Keys = dict[str, list[str]]

@@ -16,13 +16,13 @@ from lakerunner.model.text_index import (
     MAGIC,
     RUN_LEAST,
     TOKENS,
-    Sought,
     TextIndex,
+    TextQuery,
+    attribute_query,
     digest,
     fold,
     grams,
-    sought,
-    sought_in_attribute,
+    text_query,
 )
 
 
@@ -48,11 +48,11 @@ def test_the_hash_never_changes() -> None:
 
 
 def test_a_segment_without_any_text_has_no_candidate() -> None:
-    assert TextIndex(NOTHING).holding(sought("text")) == []
-    assert TextIndex(NOTHING).holding(sought("te")) == [0, 1, 2]  # nothing in it can be asked for
-    assert TextIndex(NOTHING).holding(sought("")) == [0, 1, 2]
-    assert TextIndex(NOTHING).holding(sought_in_attribute("short")) == [0, 1, 2]
-    assert TextIndex(NOTHING).holding(sought_in_attribute("f" * RUN_LEAST)) == []
+    assert TextIndex(NOTHING).holding(text_query("text")) == []
+    assert TextIndex(NOTHING).holding(text_query("te")) == [0, 1, 2]  # nothing in it can be asked for
+    assert TextIndex(NOTHING).holding(text_query("")) == [0, 1, 2]
+    assert TextIndex(NOTHING).holding(attribute_query("short")) == [0, 1, 2]
+    assert TextIndex(NOTHING).holding(attribute_query("f" * RUN_LEAST)) == []
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_segment_without_any_text_has_no_candidate() -> None:
 )
 def test_what_is_no_index_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(Corrupt, match=reason):
-        TextIndex(data).holding(sought("text"))
+        TextIndex(data).holding(text_query("text"))
 
 
 def test_an_index_of_before_checksums_is_read() -> None:
-    assert TextIndex(BEFORE).holding(Sought(((TOKENS, 5, 7),))) == [0, 2]
-    assert TextIndex(ONE_ROW).holding(Sought(((TOKENS, 5, 7),))) == [0, 2]
+    assert TextIndex(BEFORE).holding(TextQuery(((TOKENS, 5, 7),))) == [0, 2]
+    assert TextIndex(ONE_ROW).holding(TextQuery(((TOKENS, 5, 7),))) == [0, 2]
 
 
 def test_every_sign_that_sql_takes_for_an_ascii_letter_is_folded_to_it() -> None:

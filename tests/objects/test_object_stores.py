@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from lakerunner.model.errors import Unavailable, in_full
+from lakerunner.model.errors import Unavailable, full_message
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from servers.seaweedfs import S3Server
@@ -69,5 +69,5 @@ class TestS3(ObjectStoreSuite):
                 call()
             assert "s3://suite" in raised.value.detail
             assert "Check the credentials" in raised.value.detail
-            assert "a-value-that-is-wrong" not in in_full(raised.value)
+            assert "a-value-that-is-wrong" not in full_message(raised.value)
             assert raised.value.__cause__ is None

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import Unavailable, UserError
-from lakerunner.objects.keys import is_key
 from lakerunner.objects.open import StoreAddress, open_store, shared_store, with_variables
+from lakerunner.objects.store import is_key
 
 SECRET = "a-very-secret-value"
 GOOGLE_ACCOUNT = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}

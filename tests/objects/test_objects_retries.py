@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lakerunner.model.errors import Absent, Conflict, TooLarge, Unavailable, in_full
+from lakerunner.model.errors import Absent, Conflict, TooLarge, Unavailable, full_message
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 
@@ -223,5 +223,5 @@ def test_signatures_stay_out_of_messages(loopback: Loopback) -> None:
             with pytest.raises(Unavailable) as raised:
                 call(loopback.store(scheme))
             assert "400 Bad Request: Bad request" in raised.value.detail or call is CALLS["head"]
-            assert "sig" not in in_full(raised.value)
+            assert "sig" not in full_message(raised.value)
             assert raised.value.__cause__ is None

@@ -13,8 +13,7 @@ from botocore.session import get_session
 
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.objects.uploads import LocalUploads, NoUploads, Upload, open_uploads
-from lakerunner.objects.uploads_s3 import S3Uploads
+from lakerunner.objects.uploads import LocalUploads, NoUploads, S3Uploads, Upload, open_uploads
 from servers.seaweedfs import S3Server
 
 BUCKET = "uploads"
@@ -52,7 +51,7 @@ def test_no_object_is_aborted(tmp_path: Path) -> None:
     address = StoreAddress((tmp_path / "store").as_uri())
     store = open_store(address)
     store.put("db/a/whole", b"x")
-    with pytest.raises(UserError, match="is no half-written file"):
+    with pytest.raises(UserError, match="is not a half-written file"):
         open_uploads(address, store).abort(Upload("db/a/whole", "", 0, 1))
     assert len(list(store.list(""))) == 1
 

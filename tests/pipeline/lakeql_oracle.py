@@ -10,15 +10,14 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from otlp_oracle import COLLECTOR, ORGANIZATION, Row
-
 from lakerunner.lakeql.tables import Table
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
-from lakerunner.pipeline.steps.pattern import fingerprint_of
+from lakerunner.pipeline.steps.record_columns import fingerprint_of
+from pipeline.otlp_oracle import COLLECTOR, ORGANIZATION, Row
 
 TIMES = {"timestamp", "observed_timestamp", "start_timestamp", "end_timestamp"}
 MAPS = {"attributes", "resource_attributes", "scope_attributes", "metadata"}
@@ -155,4 +154,4 @@ def _of_point(row: Row) -> Row:
     }
 
 
-_ADDED = {"logs": _of_log, "metrics": _of_point, "traces": lambda row: {}}
+_ADDED: dict[str, Callable[[Row], Row]] = {"logs": _of_log, "metrics": _of_point, "traces": lambda row: {}}

@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from metrics_oracle import exact
-from otlp_oracle import COLLECTOR, ORGANIZATION, Row, make, raw_of, rows_of
-
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SignalSpec
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.merge.merged import merged
-from lakerunner.pipeline.merge.opened import open_segments
-from lakerunner.pipeline.merge.output import Output
-from lakerunner.pipeline.merge.row_groups import Groups
-from lakerunner.pipeline.write import Identity
+from lakerunner.pipeline.merge.inputs import open_segments
+from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
+from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.signals import row_of
+from pipeline.metrics_oracle import exact
+from pipeline.otlp_oracle import COLLECTOR, ORGANIZATION, Row, make, raw_of, rows_of
 
 MEMORY = 64 << 20
 
@@ -35,7 +34,7 @@ def a_store() -> ObjectStore:
 
 def ingested(store: ObjectStore, spec: SignalSpec, contents: Sequence[bytes]) -> list[Segment]:
     """The segments of these requests, each for itself, in the order in which they came; all files in the store."""
-    segments = []
+    segments: list[Segment] = []
     for number, data in enumerate(contents):
         made, files = make(raw_of(data, f"{number}.binpb"), spec=spec)
         assert [reason for _, reason in made.failed if "no Resource" not in reason and "empty" not in reason] == []
@@ -48,17 +47,17 @@ def ingested(store: ObjectStore, spec: SignalSpec, contents: Sequence[bytes]) ->
 def merge(
     store: ObjectStore, spec: SignalSpec, segments: Sequence[Segment], directory: Path, memory: int = MEMORY
 ) -> Segment | None:
-    rows = merged(spec, open_segments(store, segments, directory), memory)
+    rows = merge_rows(spec, open_segments(store, segments, directory), memory, same_row=row_of(spec).same_row)
     newest = max(segment.ingested for segment in segments)
-    identity = Identity(UUID(int=9), ORGANIZATION, COLLECTOR, spec, level=1, ingested=newest)
+    identity = SegmentIdentity(UUID(int=9), ORGANIZATION, COLLECTOR, spec, level=1, ingested=newest)
 
     def put_file(key: str, path: Path) -> None:
         store.put(key, path.read_bytes())
 
-    groups = Groups(rows, spec)
+    groups = RowGroups(rows, spec)
     if groups.peek() is None:
         return None
-    return Output(rows.schema, rows.columns, directory, put_file).write(identity, groups, {})
+    return SegmentOutput(rows.schema, rows.columns, directory, put_file).write(identity, groups, {})
 
 
 def read(store: ObjectStore, segment: Segment) -> list[Row]:

@@ -15,7 +15,14 @@ from typing import Any
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
-from otlp_oracle import (
+
+from lakerunner.model.prometheus import escaped_label_name, escaped_metric_name, metric_name
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import METRICS
+from lakerunner.model.time import HOUR_NS
+from lakerunner.model.typed_json import KeyValues, Value, decode_value
+from lakerunner.pipeline.make_segments import MakeResult
+from pipeline.otlp_oracle import (
     MODIFIED_NS,
     Row,
     by_key,
@@ -29,13 +36,6 @@ from otlp_oracle import (
     time_of,
     type_with_bytes,
 )
-
-from lakerunner.model.prometheus import escaped_label_name, escaped_metric_name, metric_name
-from lakerunner.model.segment import Segment
-from lakerunner.model.signal import METRICS
-from lakerunner.model.time import HOUR_NS
-from lakerunner.model.typed_json import KeyValues, Value, decode_value
-from lakerunner.pipeline.segments import Made
 
 KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 TEMPORALITIES = {0: None, 1: "delta", 2: "cumulative"}
@@ -54,7 +54,7 @@ def decoded(data: bytes) -> Any:
         return None
 
 
-def make_metrics(*contents: bytes) -> tuple[Made, dict[str, bytes]]:
+def make_metrics(*contents: bytes) -> tuple[MakeResult, dict[str, bytes]]:
     raws = [raw_of(data, f"metrics{number:04}.binpb") for number, data in enumerate(contents)]
     return make(*raws, spec=METRICS)
 
@@ -243,7 +243,7 @@ def series_of(row: Row) -> int:
 # ---- what is there
 
 
-def actual(made: Made, files: Mapping[str, bytes]) -> list[Row]:
+def actual(made: MakeResult, files: Mapping[str, bytes]) -> list[Row]:
     """The rows of these segments, one segment after the other, doubles as their bits."""
     rows = [row for segment in made.segments for row in rows_of(segment, files[segment.path])]
     for row in rows:
@@ -278,8 +278,8 @@ def expected_series(rows: Iterable[Row]) -> list[Row]:
             labels["job"] = "/".join(part for part in parts if part is not None)
         if "service.instance.id" in resource:
             labels["instance"] = resource["service.instance.id"]
-        names = ("series", "metric_name", "metric_type", "temporality", "monotonic", "unit", "description")
-        names += ("service_name", "scope_name", "scope_version")
+        names = ["series", "metric_name", "metric_type", "temporality", "monotonic", "unit", "description"]
+        names += ["service_name", "scope_name", "scope_version"]
         found.append(
             {
                 **{name: row[name] for name in names},

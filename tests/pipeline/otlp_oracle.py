@@ -28,7 +28,7 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
-from lakerunner.pipeline.segments import Made, Raw, make_segments
+from lakerunner.pipeline.make_segments import MakeResult, Raw, make_segments
 
 ORGANIZATION = UUID(int=1)
 COLLECTOR = "collector"
@@ -43,7 +43,7 @@ def raw_of(data: bytes, key: str = "logs.binpb", modified_ns: int = MODIFIED_NS)
     return Raw(SourceObject("bucket", key, "etag", len(data), modified_ns), memoryview(data))
 
 
-def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[Made, dict[str, bytes]]:
+def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[MakeResult, dict[str, bytes]]:
     """The segments of these objects, and the files by path, without text indexes."""
     files: dict[str, bytes] = {}
 
@@ -256,7 +256,8 @@ def _unshredded(row: Row, shredded: Iterable[Any]) -> Row:
             if column.name.startswith(scope.prefix):
                 value = row.pop(column.name)
                 if value is not None:
-                    value = _FROM_COLUMN.get(column.type, lambda same: same)(value)
+                    convert = _FROM_COLUMN.get(column.type)
+                    value = value if convert is None else convert(value)
                     found[column.name.removeprefix(scope.prefix)] = [encode_value(value)]
         for key, text in row[scope.map_column]:
             assert encode_value(decode_value(text)) == text

@@ -11,33 +11,34 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import metrics_oracle
-import otlp_oracle
 import pytest
-import test_metrics_random
-import test_segments_random
-import test_traces_random
-import traces_oracle
 from hypothesis import given
-from lakeql_oracle import ATTRIBUTE_MAPS, answered, read_alone, shown
-from otlp_oracle import COLLECTOR, MODIFIED_NS, ORGANIZATION, Row, raw_of
-from otlp_random import add_pairs, thorough
 
 from lakerunner.lakeql.tables import LOGS_TABLE, METRICS_TABLE, SPANS_TABLE, TABLES, Table
 from lakerunner.model.condition import Condition
-from lakerunner.model.fingerprint import VALUES
-from lakerunner.model.segment import Picked, Segment
+from lakerunner.model.segment import VALUES, Segment, SegmentPick
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import make_segments
-from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.rows import json_rows
+from lakerunner.pipeline.make_segments import make_segments
+from lakerunner.plan.scan import fingerprint_groups, may_hold
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.row_text import json_rows
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.sql import Question
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
+from pipeline import (
+    metrics_oracle,
+    otlp_oracle,
+    test_metrics_random,
+    test_segments_random,
+    test_traces_random,
+    traces_oracle,
+)
+from pipeline.lakeql_oracle import ATTRIBUTE_MAPS, answered, read_alone, shown
+from pipeline.otlp_oracle import COLLECTOR, MODIFIED_NS, ORGANIZATION, Row, raw_of
+from pipeline.otlp_random import add_pairs, thorough
 from suites.queries import sql_queries
 
 EXPECTED = {"logs": otlp_oracle.expected, "metrics": metrics_oracle.expected, "traces": traces_oracle.expected}
@@ -60,7 +61,7 @@ class Lake:
         self.engine = sql_queries(self, OneWorker(QueryWorker(cache, sandboxes)), sandboxes)
 
     @property
-    def segments(self) -> Lake:
+    def segments(self) -> Any:  # queries of rows need `pick` alone
         return self
 
     def pick(
@@ -71,7 +72,7 @@ class Lake:
         *,
         conditions: tuple[Condition, ...] = (),
         frequency_ms: int = 0,
-    ) -> Picked:
+    ) -> SegmentPick:
         wanted = (organization, signal, frequency_ms)
         groups = fingerprint_groups(signal, conditions)
         there = [
@@ -79,7 +80,7 @@ class Lake:
             for segment in self.made
             if (segment.organization, segment.signal, segment.frequency_ms) == wanted and segment.time.overlaps(time)
         ]
-        return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there))
+        return SegmentPick(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there))
 
     def take(self, table: Table, request: Any) -> list[Row]:
         """The rows that must be there, once this request is all that is there."""

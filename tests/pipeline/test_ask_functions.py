@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.typed_json import KeyValues, encode_value
-from lakerunner.pipeline.ask import functions
-from lakerunner.pipeline.ask.texts import double_text, typed_text
-from lakerunner.query.sandbox.macros import MACROS
+from lakerunner.pipeline.ask import spark_functions
+from lakerunner.pipeline.ask.scan_rows import double_text, typed_text
+from lakerunner.query.sandbox.instance import MACROS
 
 NUMBERS = st.text(alphabet="0123456789+-._eExXbBaAfF infNtTyY\t", max_size=12) | st.integers().map(str)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
@@ -46,7 +46,7 @@ def asked(plain: duckdb.DuckDBPyConnection, expression: str, value: Any) -> Any:
 @example(text="0x1F")
 @example(text="1e400")
 def test_texts_are_the_same_whole_numbers(plain: duckdb.DuckDBPyConnection, text: str) -> None:
-    assert functions.whole_number(text) == asked(plain, "try_cast(CAST(x AS VARCHAR) AS BIGINT)", text)
+    assert spark_functions.whole_number(text) == asked(plain, "try_cast(CAST(x AS VARCHAR) AS BIGINT)", text)
 
 
 @settings(max_examples=400, deadline=None)
@@ -57,7 +57,7 @@ def test_texts_are_the_same_whole_numbers(plain: duckdb.DuckDBPyConnection, text
 @example(text="1e400")
 @example(text="4.9e-325")
 def test_texts_are_the_same_doubles(plain: duckdb.DuckDBPyConnection, text: str) -> None:
-    found, expected = functions.double_number(text), asked(plain, "try_cast(CAST(x AS VARCHAR) AS DOUBLE)", text)
+    found, expected = spark_functions.double_number(text), asked(plain, "try_cast(CAST(x AS VARCHAR) AS DOUBLE)", text)
     assert found == expected or (math.isnan(found or 0) and math.isnan(expected or 0))
 
 
@@ -67,7 +67,7 @@ def test_texts_are_the_same_doubles(plain: duckdb.DuckDBPyConnection, text: str)
 @example(number=0.49999999999999994, digits=0)
 @example(number=-2.5, digits=0)
 def test_numbers_are_rounded_the_same(plain: duckdb.DuckDBPyConnection, number: float, digits: int) -> None:
-    (found,) = functions.rounded(pa.array([number]), pa.array([digits])).to_pylist()
+    (found,) = spark_functions.rounded(pa.array([number]), pa.array([digits])).to_pylist()
     assert found == asked(plain, f"round(CAST(x AS DOUBLE), {digits})", number)
 
 
@@ -75,14 +75,14 @@ def test_numbers_are_rounded_the_same(plain: duckdb.DuckDBPyConnection, number: 
 @given(text=TEXTS)
 @example(text="STRAßE İ ΑΣ ŉ ǰ")
 def test_case_is_folded_the_same(plain: duckdb.DuckDBPyConnection, text: str) -> None:
-    assert functions.lower(pa.array([text])).to_pylist() == [asked(plain, "lower(CAST(x AS VARCHAR))", text)]
-    assert functions.upper(pa.array([text])).to_pylist() == [asked(plain, "upper(CAST(x AS VARCHAR))", text)]
+    assert spark_functions.lower(pa.array([text])).to_pylist() == [asked(plain, "lower(CAST(x AS VARCHAR))", text)]
+    assert spark_functions.upper(pa.array([text])).to_pylist() == [asked(plain, "upper(CAST(x AS VARCHAR))", text)]
 
 
 @pytest.mark.parametrize("pattern", ["a.b", "^b", r"\d+", "é$", "(?i)A", r"\bx", "[^a]", r"\pL+"])
 def test_patterns_match_the_same(plain: duckdb.DuckDBPyConnection, pattern: str) -> None:
     texts = ["a\nb", "axb", "b", "A", "ß7", "été", "x y", ""]
-    found = functions.matches(pa.array(texts), pa.array([pattern] * 8), pa.array([""] * 8)).to_pylist()
+    found = spark_functions.matches(pa.array(texts), pa.array([pattern] * 8), pa.array([""] * 8)).to_pylist()
     assert found == [asked(plain, f"regexp_matches(CAST(x AS VARCHAR), '{pattern}')", text) for text in texts]
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import LOGS
 from lakerunner.model.typed_json import encode_value
 from lakerunner.pipeline.steps import layout
+from pipeline.otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
 Pairs = list[tuple[str, Any]]
 
 
-def set_pairs(pairs: Any, drawn: Pairs) -> None:
+def set_pairs(pairs: Any, drawn: Iterable[tuple[str, Any]]) -> None:
     for key, value in drawn:
         pair = pairs.add(key=key.encode())
         match value:
@@ -40,7 +41,9 @@ def set_pairs(pairs: Any, drawn: Pairs) -> None:
                 set_pairs(pair.value.kvlist_value.values, list(value.items()))
 
 
-def segment_of(records: list[Pairs], resource: Pairs = (), scope: Pairs = ()) -> tuple[dict[str, str], list[Any]]:
+def segment_of(
+    records: list[Pairs], resource: Iterable[tuple[str, Any]] = (), scope: Iterable[tuple[str, Any]] = ()
+) -> tuple[dict[str, str], list[Any]]:
     """(type by shredded column, rows) of records with these attributes, after comparing them with what was sent."""
     request = request_type()()
     resource_logs = request.resource_logs.add()

@@ -11,8 +11,6 @@ from uuid import UUID, uuid4
 
 import pyarrow.parquet as pq
 import pytest
-from merge_oracle import expected, ingested, key_of, read
-from otlp_oracle import COLLECTOR, ORGANIZATION, request_type
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment, segment_id
@@ -20,6 +18,8 @@ from lakerunner.model.signal import LOGS
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
+from pipeline.merge_oracle import expected, ingested, key_of, read
+from pipeline.otlp_oracle import COLLECTOR, ORGANIZATION, request_type
 
 START = 1_760_000_400_000_000_000
 LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)

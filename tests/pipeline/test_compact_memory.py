@@ -17,9 +17,8 @@ from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import TRACES
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
-from lakerunner.pipeline.merge.output import Output
-from lakerunner.pipeline.merge.row_groups import Groups
-from lakerunner.pipeline.write import Identity
+from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
+from lakerunner.pipeline.segment.writer import SegmentIdentity
 
 ORGANIZATION = UUID(int=1)
 START = 1_760_000_400_000_000_000
@@ -51,9 +50,9 @@ def segment(store_url: str, number: int, rows: int, payload: int, directory: Pat
     schema = pa.schema([*fields, pa.field(PAYLOAD, pa.string())])
     batch = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
     columns = (*(Column(field.name, "") for field in fields), Column(PAYLOAD, "string"))
-    identity = Identity(UUID(int=number + 1), ORGANIZATION, "c", TRACES, ingested=number + 1)
-    output = Output(schema, columns, directory, open_store(StoreAddress(store_url)).put_file)
-    return output.write(identity, Groups([batch], TRACES), {})
+    identity = SegmentIdentity(UUID(int=number + 1), ORGANIZATION, "c", TRACES, ingested=number + 1)
+    output = SegmentOutput(schema, columns, directory, open_store(StoreAddress(store_url)).put_file)
+    return output.write(identity, RowGroups([batch], TRACES), {})
 
 
 def resident(name: str) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow.parquet as pq
-from otlp_oracle import make, raw_of, request_type
 
-from lakerunner.pipeline.encoding import LEAST_ROWS, RUN_BYTES, RUNS
+from lakerunner.pipeline.segment.encoding import LEAST_ROWS, RUN_BYTES, RUNS
+from pipeline.otlp_oracle import make, raw_of, request_type
 
 START = 1_760_000_400_123_456_789
 Fill = Callable[[Any, int], None]

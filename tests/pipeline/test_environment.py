@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.pipeline.environment import spark_variables
+from lakerunner.pipeline.jvm import spark_variables
 
 
 @pytest.mark.parametrize(

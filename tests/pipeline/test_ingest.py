@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,7 +25,7 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
-from lakerunner.pipeline.job import warm
+from lakerunner.pipeline.job import start_workers
 from servers.lake import wait_until
 from servers.spark import spark_session
 
@@ -36,7 +37,7 @@ HOUR = 1_767_225_600_000_000_000
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark"), "local[2]") as session:
-        warm(session)
+        start_workers(session)
         yield session
 
 
@@ -73,13 +74,36 @@ def box(*sources: SourceObject) -> IngestBox:
     return IngestBox(ORGANIZATION, "test", "logs", sources)
 
 
+def jvm_of(spark: SparkSession) -> psutil.Process:
+    gateway: Any = spark.sparkContext._gateway
+    return psutil.Process(gateway.proc.pid)
+
+
+@contextmanager
+def frozen_workers(spark: SparkSession) -> Iterator[list[psutil.Process]]:
+    """Stop the idle workers, so that a job cannot end however fast the machine is. Those that the job did not use, and
+    that Spark therefore did not kill, go on at the end."""
+    jvm = jvm_of(spark)
+    workers = list(set(jvm.children(recursive=True)) - set(jvm.children()))  # the children of the daemon
+    assert workers
+    for worker in workers:
+        worker.suspend()
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.resume()
+
+
 def wait_for_tasks(spark: SparkSession) -> None:
-    """Until the tasks of a job run: the boxes of these tests take much longer than this does."""
-    deadline = time.monotonic() + 120
-    while not spark.sparkContext.statusTracker().getActiveStageIds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(0.3)
+    tracker = spark.sparkContext.statusTracker()
+
+    def are_running() -> bool:
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+    wait_until(are_running, "tasks of the job run", 120)
 
 
 def rows(result: BoxResult) -> int:
@@ -238,8 +262,7 @@ def test_a_bug_in_a_task_comes_as_itself_with_the_frames_that_help(
 
 def test_workers_survive_errors_and_are_warm(spark: SparkSession, address: StoreAddress, store: ObjectStore) -> None:
     def workers() -> set[int]:
-        jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
-        return {child.pid for child in jvm.children(recursive=True)}
+        return {child.pid for child in jvm_of(spark).children(recursive=True)}
 
     before = workers()
     with pytest.raises(UserError):
@@ -252,11 +275,10 @@ def test_killed_workers_make_the_box_unavailable_and_the_next_try_whole(
     spark: SparkSession, address: StoreAddress, store: ObjectStore
 ) -> None:
     sources = [source(store, f"{n}.binpb.gz", igzip.compress(request(0, 40_000))) for n in range(8)]
-    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
-    with ThreadPoolExecutor(1) as pool:
+    with frozen_workers(spark) as workers, ThreadPoolExecutor(1) as pool:
         running = pool.submit(ingest_box, spark, box(*sources), address, LIMITS)
         wait_for_tasks(spark)
-        for worker in set(jvm.children(recursive=True)) - set(jvm.children()):  # the children of the daemon
+        for worker in workers:
             worker.kill()
         with pytest.raises(Unavailable, match=r"Spark did not finish the job: .*Python worker exited"):
             running.result(timeout=120)
@@ -268,7 +290,7 @@ def test_a_cancelled_box_is_unavailable_at_once_and_the_session_goes_on(
 ) -> None:
     """As a service does at shutdown: the loop waits in its thread, the main thread cancels."""
     sources = [source(store, f"{n}.binpb.gz", igzip.compress(request(0, 40_000))) for n in range(8)]
-    with ThreadPoolExecutor(1) as pool:
+    with frozen_workers(spark), ThreadPoolExecutor(1) as pool:
         running = pool.submit(ingest_box, spark, box(*sources), address, LIMITS)
         wait_for_tasks(spark)
         started = time.monotonic()
@@ -283,13 +305,16 @@ def test_an_interrupted_box_cancels_its_job(spark: SparkSession, address: StoreA
     """Ctrl-C in the thread that waits for the job."""
     sources = [source(store, f"{n}.binpb.gz", igzip.compress(request(0, 40_000))) for n in range(8)]
 
+    waiting = threading.get_ident()
+
     def interrupt() -> None:
         wait_for_tasks(spark)
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(waiting, signal.SIGINT)  # a signal to this thread would not wake the one that waits
 
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        ingest_box(spark, box(*sources), address, LIMITS)
+    with frozen_workers(spark):
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            ingest_box(spark, box(*sources), address, LIMITS)
     tracker = spark.sparkContext.statusTracker()
     wait_until(lambda: not tracker.getActiveStageIds(), "Spark's own word that nothing runs", 60)
     assert rows(ingest_box(spark, box(sources[0]), address, LIMITS)) == 40_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import UUID
 
 import psutil
@@ -17,7 +18,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
-from lakerunner.pipeline.job import warm
+from lakerunner.pipeline.job import start_workers
 from lakerunner_demo.shop import Shop
 from servers.spark import spark_session
 
@@ -30,7 +31,7 @@ RECORDS = 200_000
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark"), "local-cluster[2,1,1024]") as session:
-        warm(session)
+        start_workers(session)
         yield session
 
 
@@ -70,7 +71,8 @@ def wait_for_tasks(spark: SparkSession) -> None:
 
 
 def jvm(spark: SparkSession) -> psutil.Process:
-    return psutil.Process(spark.sparkContext._gateway.proc.pid)
+    gateway: Any = spark.sparkContext._gateway
+    return psutil.Process(gateway.proc.pid)
 
 
 def test_executors_give_what_a_plain_process_gives(

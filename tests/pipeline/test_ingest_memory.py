@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from isal import igzip
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.logs.v1.logs_pb2 import SEVERITY_NUMBER_INFO, LogRecord, ResourceLogs, ScopeLogs
 
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.read.wire import varint
@@ -29,10 +29,10 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.ingest import IngestLimits, ingest_group
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.warm import warm_ingest
 from lakerunner.settings import Settings
 
-warm()
+warm_ingest()
 address, signal = StoreAddress(sys.argv[1]), sys.argv[2]
 limits = IngestLimits(Settings().object_max_bytes, int(sys.argv[3]) or Settings().task_max_bytes)
 store, sources = shared_store(address), []
@@ -88,7 +88,9 @@ def test_four_times_the_box_takes_no_more_memory(tmp_path: Path) -> None:
 
 
 def record_of(number: int) -> bytes:
-    record = LogRecord(time_unix_nano=START + number, severity_number=9, trace_id=number.to_bytes(16, "big"))
+    record = LogRecord(
+        time_unix_nano=START + number, severity_number=SEVERITY_NUMBER_INFO, trace_id=number.to_bytes(16, "big")
+    )
     record.body.string_value = f"request {number} of checkout took {number % 977} ms"
     record.attributes.add(key="user.id").value.string_value = f"user-{number * 7919 % 100_003}"
     record.attributes.add(key="code").value.int_value = 200 + number % 4

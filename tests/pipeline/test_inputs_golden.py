@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transcode_oracle import REQUESTS
 
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
+from pipeline.transcode_oracle import REQUESTS
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "inputs"
 INPUTS = sorted(path for path in FOLDER.iterdir() if path.suffix != ".records")

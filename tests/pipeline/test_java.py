@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.model.errors import UserError
-from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.jvm import java_home
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 
@@ -99,7 +99,7 @@ def test_a_java_without_the_module_gets_a_shim_that_drops_it_and_nothing_else(tm
 _JOB = """
 import os, sys
 from pathlib import Path
-from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.jvm import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 work, master = Path(sys.argv[1]), sys.argv[2]
 home = java_home(os.environ, work / "java")

@@ -27,8 +27,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.model.findings import Note
-from lakerunner.model.source import SourceObject
+from lakerunner.model.source import Note, SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_group
 from lakerunner.pipeline.transcode.columns import GUESSED
@@ -302,16 +301,21 @@ def test_timestamp_0(lake: Lake) -> None:
 
 def test_timestamp_past_2262(lake: Lake) -> None:
     for number in (LAST_TIME + 1, 2**64 - 1):
-        row = lake.row(lambda record, number=number: setattr(record, lake.signal.time, number))
+        row = lake.row(at(lake.signal, number))
         assert row["own"] == {f"lakerunner.{lake.signal.time}": [str(number)]}
         assert START < row["timestamp"] < LAST_TIME
-    last = lake.row(lambda record: (setattr(record, lake.signal.time, LAST_TIME), set_text(record, "k", "v")))
+
+    def fill(record: Any) -> None:
+        at(lake.signal, LAST_TIME)(record)
+        set_text(record, "k", "v")
+
+    last = lake.row(fill)
     assert last["timestamp"] == LAST_TIME
 
 
 def test_timestamp_in_the_future(lake: Lake) -> None:
     future = 4_102_444_800_000_000_000  # 2100-01-01
-    source = lake.put(lake.signal.made(lambda record: setattr(record, lake.signal.time, future)))
+    source = lake.put(lake.signal.made(at(lake.signal, future)))
     result = lake.ingest(source)
     (segment,) = (segment for segment in result.segments if segment.time.start_ns == future)
     assert f"/21000101/{lake.signal.name}/00/" in segment.path
@@ -348,7 +352,7 @@ def test_timestamp_that_is_probably_wrong_in_otlp(lake: Lake) -> None:
     modified = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
     day = 86_400 * 10**9
     times = [0, modified + day, modified + day + 10**6, 2**62, OLDEST, OLDEST - 10**6]
-    data = b"".join(lake.signal.made(lambda record, ns=ns: setattr(record, lake.signal.time, ns)) for ns in times)
+    data = b"".join(lake.signal.made(at(lake.signal, ns)) for ns in times)
     text = MessageToJson(lake.signal.request.FromString(data)).encode()
     sources = [
         replace(lake.put(content, name), modified_ns=modified)
@@ -549,6 +553,11 @@ def test_endless_stack_trace(logs: Lake) -> None:
     _, rows = text_rows(logs, b"2020-01-01T00:00:00Z a\n" + b"\tat b\n" * 2500)
     assert [row["message"].count("\n") + 1 for row in rows] == [1000, 1000, 501]
     assert {row["timestamp"] for row in rows} == {1_577_836_800 * 10**9}
+
+
+def at(signal: Signal, ns: int) -> Callable[[Any], None]:
+    """What sets the time of a record."""
+    return lambda record: setattr(record, signal.time, ns)
 
 
 def set_text(record: Any, key: str, text: str) -> None:

@@ -8,15 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-import test_metrics_random
-import test_segments_random
-import test_traces_random
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_oracle import MEMORY, a_store, expected, ingested, merge, read
-from otlp_random import thorough
 
 from lakerunner.model.signal import LOGS, METRICS, TRACES, SignalSpec
+from pipeline import test_metrics_random, test_segments_random, test_traces_random
+from pipeline.merge_oracle import MEMORY, a_store, expected, ingested, merge, read
+from pipeline.otlp_random import thorough
 
 REQUESTS = {
     "logs": test_segments_random.requests(),

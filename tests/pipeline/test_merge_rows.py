@@ -6,21 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import metrics_oracle
 import numpy as np
-import otlp_oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from merge_oracle import a_store, expected, ingested, merge, read
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, METRICS
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.merge.digests import digest_values
-from lakerunner.pipeline.merge.duplicates import by_key, kept
-from lakerunner.pipeline.merge.merged import merged
-from lakerunner.pipeline.merge.opened import open_segments
+from lakerunner.pipeline.merge.duplicates import by_key, digest_values, drop_repeated
+from lakerunner.pipeline.merge.inputs import open_segments
+from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.signals import row_of
+from pipeline import metrics_oracle, otlp_oracle
+from pipeline.merge_oracle import a_store, expected, ingested, merge, read
 
 START = 1_760_000_400_000_000_000
 Fill = Callable[[Any], None]
@@ -162,7 +161,7 @@ def test_of_equal_points_the_last_is_kept(tmp_path: Path) -> None:
 
 def test_of_the_rows_of_a_window_the_last_is_kept() -> None:
     order, is_same = np.array([4, 0, 2, 1, 3]), np.array([False, False, True, True, False])
-    assert kept(by_key, {"count": pa.array([1, 2, 3, 4, 5])}, order, is_same).tolist() == [4, 1, 3]
+    assert drop_repeated(by_key, {"count": pa.array([1, 2, 3, 4, 5])}, order, is_same).tolist() == [4, 1, 3]
 
 
 def test_a_run_of_equal_keys_may_be_longer_than_the_windows(tmp_path: Path) -> None:
@@ -186,10 +185,10 @@ def test_rows_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
     def even(batch: pa.RecordBatch) -> pa.Array:
         return pa.array(batch.column("timestamp").cast(pa.int64()).to_numpy() % 2 == 0)
 
-    rows = merged(LOGS, opened, 1 << 20, wanted=even)
+    rows = merge_rows(LOGS, opened, 1 << 20, row_filter=even, same_row=row_of(LOGS).same_row)
     times = [time for batch in rows for time in batch.column("timestamp").cast(pa.int64()).to_pylist()]
     assert times == [START + number for number in (0, 2, 4, 6, 8, 20, 22, 24)]
-    nothing = merged(LOGS, opened, 1 << 20, wanted=lambda batch: pa.array([False] * batch.num_rows))
+    nothing = merge_rows(LOGS, opened, 1 << 20, row_filter=lambda batch: pa.array([False] * batch.num_rows))
     assert list(nothing) == []
 
 

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from merge_oracle import a_store, expected, ingested, merge, read
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.model.signal import LOGS, METRICS, TRACES, SignalSpec
-from lakerunner.pipeline.merge.duplicates import kept_of_run
-from lakerunner.pipeline.merge.merged import merged
-from lakerunner.pipeline.merge.opened import open_segments
+from lakerunner.pipeline.merge.duplicates import find_kept
+from lakerunner.pipeline.merge.inputs import open_segments
+from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.signals import row_of
+from pipeline.merge_oracle import a_store, expected, ingested, merge, read
 
 START = 1_760_000_400_000_000_000
 
@@ -93,7 +94,9 @@ def test_rows_that_are_not_wanted_are_none_of_the_run(tmp_path: Path) -> None:
         return pc.less(number(batch), 25)
 
     def rows(memory: int, dedupe: bool) -> list[Any]:
-        batches = list(merged(METRICS, opened, memory, wanted=small, dedupe=dedupe))
+        batches = list(
+            merge_rows(METRICS, opened, memory, row_filter=small, same_row=row_of(METRICS).same_row if dedupe else None)
+        )
         times = [time for batch in batches for time in batch.column("timestamp").cast(pa.int64()).to_pylist()]
         return list(zip(times, [value for batch in batches for value in number(batch).to_pylist()], strict=True))
 
@@ -112,9 +115,9 @@ def test_of_equal_rows_of_a_run_the_last_is_kept(seed: int) -> None:
     cuts = np.sort(chance.integers(0, 3000, 5))
     pieces = list(zip(np.split(digests, cuts), np.split(has_identity, cuts), strict=True))
     for at_once in (1, 7, 1000, 5000):
-        assert kept_of_run(pieces, 3000, at_once).tolist() == wanted
-    assert kept_of_run([(digests, True)], 4000, 1000).sum() == len({*digests.tolist()})
+        assert find_kept(pieces, 3000, at_once).tolist() == wanted
+    assert find_kept([(digests, True)], 4000, 1000).sum() == len({*digests.tolist()})
 
 
 def test_a_run_that_nothing_tells_apart_is_kept_whole() -> None:
-    assert kept_of_run([(np.zeros(3, np.uint64), False)], 3, 1).tolist() == [True] * 3
+    assert find_kept([(np.zeros(3, np.uint64), False)], 3, 1).tolist() == [True] * 3

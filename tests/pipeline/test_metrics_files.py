@@ -6,8 +6,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from metrics_oracle import actual, decoded, expected, expected_series, make_metrics, series_rows
-from otlp_oracle import assert_same
+
+from pipeline.metrics_oracle import actual, decoded, expected, expected_series, make_metrics, series_rows
+from pipeline.otlp_oracle import assert_same
 
 
 def contents(shared_data: Path, signal: str = "metrics") -> list[bytes]:

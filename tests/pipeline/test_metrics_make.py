@@ -9,15 +9,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from metrics_oracle import actual, decoded, expected, expected_series, make_metrics, request_type, series_rows
-from otlp_oracle import assert_same
-from otlp_random import add_pairs
 
-from lakerunner.model.fingerprint import digest64
+from lakerunner.model.segment import digest64
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read import otlp, pieces
 from lakerunner.pipeline.read.wire import varint
 from lakerunner.pipeline.steps import layout
+from pipeline.metrics_oracle import actual, decoded, expected, expected_series, make_metrics, request_type, series_rows
+from pipeline.otlp_oracle import assert_same
+from pipeline.otlp_random import add_pairs
 
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS
 Pairs = list[tuple[bytes, Any]]

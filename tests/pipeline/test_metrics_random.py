@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metrics_oracle import actual, decoded, expected, expected_series, make_metrics, request_type, series_rows
-from otlp_oracle import Row, assert_same
-from otlp_random import (
+
+from pipeline.metrics_oracle import actual, decoded, expected, expected_series, make_metrics, request_type, series_rows
+from pipeline.otlp_oracle import Row, assert_same
+from pipeline.otlp_random import (
     NOW,
     STRICTER,
     add_pairs,

@@ -17,9 +17,9 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, METRICS, TRACES, SignalSpec
 from lakerunner.model.text_index import HEADER, TextIndex
 from lakerunner.objects.open import StoreAddress, shared_store
-from lakerunner.pipeline import segments
+from lakerunner.pipeline import make_segments as segments
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
-from lakerunner.pipeline.write import SegmentWriter
+from lakerunner.pipeline.segment.writer import SegmentWriter
 from suites.ingested import ORGANIZATION, ingested, random_logs, random_metrics, random_spans
 
 LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)

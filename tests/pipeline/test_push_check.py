@@ -8,29 +8,26 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-import test_metrics_random
-import test_read_remote_write
-import test_segments_random
-import test_traces_random
 from hypothesis import given
 from hypothesis import strategies as st
-from otlp_random import thorough
-from remote_write_oracle import framed
-from test_transcode_loki import push_json, push_protobuf
 
-from lakerunner.api.keep import PUSH_FORMATS, Origin
-from lakerunner.api.receive import check_all, readable_groups
+from lakerunner.api.push.push_store import PUSH_FORMATS, Origin
+from lakerunner.api.push.receiver import check_all, readable_groups
 from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.model.signal import SIGNALS
-from lakerunner.model.source import SourceObject
+from lakerunner.model.source import PUSH_GRACE_NS, SourceObject
+from lakerunner.pipeline.make_segments import Raw, find_refused, make_segments
 from lakerunner.pipeline.push_check import CHECKS
-from lakerunner.pipeline.read import otlp, pieces, remote_write, shared
+from lakerunner.pipeline.read import otlp, pieces, shared
 from lakerunner.pipeline.read.otlp import Load
-from lakerunner.pipeline.read.remote_write_check import check_message
-from lakerunner.pipeline.segments import Raw, make_segments, refused
+from lakerunner.pipeline.remote_write import reader as remote_write
+from lakerunner.pipeline.remote_write.message_check import check_message
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
-from lakerunner.pipeline.transcode.plausible import PUSH_GRACE_NS
+from pipeline import test_metrics_random, test_read_remote_write, test_segments_random, test_traces_random
+from pipeline.otlp_random import thorough
+from pipeline.remote_write_oracle import framed
+from pipeline.test_transcode_loki import push_json, push_protobuf
 
 NOW = 1_760_000_000_000_000_000
 VERSIONS = {"prw1": 0, "prw2": 1}
@@ -86,7 +83,7 @@ def raw_of(form: str, data: bytes) -> Raw:
     """As a task unpacks it."""
     if form in TRANSCODERS:
         made = TRANSCODERS[form]("logs", memoryview(data), GUESSED.near(NOW, PUSH_GRACE_NS))
-        data, form = made.whole(), "otlp"
+        data, form = made.require_complete(), "otlp"
     return Raw(SourceObject("push", "key", "etag", len(data), NOW), memoryview(data), form)
 
 
@@ -98,7 +95,7 @@ def judged(signal: str, form: str, request: bytes) -> str:
         raw = raw_of(form, PUSH_FORMATS[form].joined([request]))
     except (Corrupt, UserError) as error:
         return str(error)
-    return next((reason for _, reason in refused(signal, [raw])), "")
+    return next((reason for _, reason in find_refused(signal, [raw])), "")
 
 
 @pytest.mark.parametrize(("signal", "form"), sorted(CHECKS))
@@ -132,9 +129,9 @@ def test_requests_that_one_read_does_not_take_together_have_objects_of_their_own
     checked, errors = check_all(Origin(UUID(int=1), "metrics", "prw1"), requests, NOW)
     assert errors == {}
     assert list(readable_groups(checked)) == [[b"a"], [b"b", b"c"]]
-    ((_, reason),) = refused("metrics", [raw_of("prw1", framed(*requests.values()))])
+    ((_, reason),) = find_refused("metrics", [raw_of("prw1", framed(*requests.values()))])
     assert "send smaller files" in reason
-    assert [refused("metrics", [raw_of("prw1", framed(requests[one]))]) for one in requests] == [(), (), ()]
+    assert [find_refused("metrics", [raw_of("prw1", framed(requests[one]))]) for one in requests] == [(), (), ()]
 
 
 def test_a_request_whose_rows_share_much_has_an_object_of_its_own() -> None:
@@ -146,7 +143,7 @@ def test_a_request_whose_rows_share_much_has_an_object_of_its_own() -> None:
     assert list(readable_groups(checked)) == [[digest] for digest in requests]
     assert all(one.load is None for one in checked.values())
     joined = PUSH_FORMATS["lokijson"].joined(requests.values())
-    ((_, reason),) = refused("logs", [raw_of("lokijson", joined)])
+    ((_, reason),) = find_refused("logs", [raw_of("lokijson", joined)])
     assert "bytes become" in reason
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from otlp_oracle import Row, actual, make, raw_of, request_type
-from otlp_random import thorough
-from test_read_pieces import START, bounded, request_of
-from test_segments_random import requests
 
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from pipeline.otlp_oracle import Row, actual, make, raw_of, request_type
+from pipeline.otlp_random import thorough
+from pipeline.test_read_pieces import START, bounded, request_of
+from pipeline.test_segments_random import requests
 
 MASK = 2**64 - 1
 
@@ -127,7 +127,7 @@ def test_pieces_of_an_object_are_the_same_deliveries_each_time(memory: int) -> N
 
 def test_other_formats_have_the_digests_of_the_otlp_that_is_made_of_them() -> None:
     data = b'{"timestamp": "2026-01-01T00:00:00Z", "message": "a", "service": "x"}\n' * 3
-    one, two = (TRANSCODERS["jsonl"]("logs", memoryview(data), GUESSED).whole() for _ in range(2))
+    one, two = (TRANSCODERS["jsonl"]("logs", memoryview(data), GUESSED).require_complete() for _ in range(2))
     rows = rows_of(one)
     assert [row["delivery_row"] for row in rows] == [0, 1, 2]
     assert {row["delivery"] for row in rows} == {

@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of
 
 from lakerunner.pipeline.read.wire import is_utf8, varint
+from pipeline.otlp_oracle import actual, assert_same, decoded, expected, make, raw_of
 
 
 def field(number: int, payload: bytes) -> bytes:

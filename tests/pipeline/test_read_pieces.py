@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_segments_random
-import test_traces_random
-import traces_oracle
 from hypothesis import given
 from hypothesis import strategies as st
-from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
-from otlp_random import thorough
 
-from lakerunner.model.findings import Note
 from lakerunner.model.signal import TRACES
+from lakerunner.model.source import Note
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read import otlp, pieces, repair
-from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
+from lakerunner.pipeline.read.otlp_requests import LOGS_REQUEST
+from pipeline import test_segments_random, test_traces_random, traces_oracle
+from pipeline.otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
+from pipeline.otlp_random import thorough
 
 START = 1_760_000_400_000_000_000
 
@@ -51,7 +49,7 @@ def request_of(resources: int, records: int, message: bytes = b"message %d") -> 
 
 
 def cut(data: bytes) -> list[bytes]:
-    return [bytes(piece) for piece in pieces.pieces(np.frombuffer(data, np.uint8), LOGS_REQUEST)]
+    return [bytes(piece) for piece in pieces.cut_request(np.frombuffer(data, np.uint8), LOGS_REQUEST)]
 
 
 @thorough(60)
@@ -80,7 +78,7 @@ def test_random_traces_come_back_from_their_pieces(one: Any, two: Any, memory: i
         assert_refused(made, data)
         return
     rows = traces_oracle.with_items_by_key(actual(made.segments, files))
-    rows.sort(key=lambda row: (row["timestamp"] // HOUR_NS, row["trace_id"], row["timestamp"]))
+    rows = sorted(rows, key=lambda row: (row["timestamp"] // HOUR_NS, row["trace_id"], row["timestamp"]))
     assert_same(rows, traces_oracle.expected([traces_oracle.decoded(data)]))
 
 
@@ -117,13 +115,13 @@ def test_what_grows_when_it_is_mended_is_cut_again(patch: pytest.MonkeyPatch) ->
     """Each record gets an attribute with the bytes of its body."""
     data = request_of(resources=1, records=20, message=b"\xff" * 100 + b"%d").SerializeToString()
     bounded(patch, 8000)
-    part = otlp.checked(np.frombuffer(data, np.uint8), LOGS_REQUEST)
+    part = otlp.check_request(np.frombuffer(data, np.uint8), LOGS_REQUEST)
     assert part.odd
     assert not part.fits
     found = [decoded(piece) for piece in cut(data)]
     assert len(found) > part.memory // 8000 + 1
     for piece in found:
-        assert otlp.checked(np.frombuffer(piece.SerializeToString(), np.uint8), LOGS_REQUEST).fits
+        assert otlp.check_request(np.frombuffer(piece.SerializeToString(), np.uint8), LOGS_REQUEST).fits
     assert sum(len(piece.resource_logs[0].scope_logs[0].log_records) for piece in found) == 20
 
 

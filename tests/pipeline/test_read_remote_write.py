@@ -10,16 +10,16 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from remote_write_oracle import MODIFIED_NS, actual, expected, framed, message_type, raw_of
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.findings import Note
 from lakerunner.model.signal import METRICS
-from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
-from lakerunner.pipeline.read.remote_write_check import check_message
-from lakerunner.pipeline.read.remote_write_histogram import MAX_BUCKETS
-from lakerunner.pipeline.read.rows import Read
-from lakerunner.pipeline.segments import make_segments
+from lakerunner.model.source import Note
+from lakerunner.pipeline.make_segments import make_segments
+from lakerunner.pipeline.read.rows import ReadResult
+from lakerunner.pipeline.remote_write.message_check import check_message
+from lakerunner.pipeline.remote_write.native_histograms import MAX_BUCKETS
+from lakerunner.pipeline.remote_write.reader import READ_V1, READ_V2
+from pipeline.remote_write_oracle import MODIFIED_NS, actual, expected, framed, message_type, raw_of
 
 READ = {"prw1": READ_V1, "prw2": READ_V2}
 VERSION = {"prw1": 0, "prw2": 1}
@@ -35,7 +35,7 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 ANY = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck), phases=PHASES)
 
 
-def read(form: str, *messages: bytes) -> Read:
+def read(form: str, *messages: bytes) -> ReadResult:
     return READ[form]([raw_of(framed(*messages), form)])
 
 
@@ -101,7 +101,8 @@ def histograms(draw: Any, form: str) -> dict[str, Any]:
 def requests(draw: Any, form: str) -> Any:
     if form == "prw1":
         labels = st.lists(st.fixed_dictionaries({"name": texts, "value": texts}), max_size=4)
-        label_field, symbols = {"labels": labels}, None
+        label_field: dict[str, Any] = {"labels": labels}
+        symbols = None
         sample = st.fixed_dictionaries({"value": doubles, "timestamp": times})
         more: dict[str, Any] = {}
     else:

@@ -9,14 +9,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from otlp_oracle import make, raw_of
 
-from lakerunner.api.keep import Origin
-from lakerunner.api.receive import check_all
+from lakerunner.api.push.push_store import Origin
+from lakerunner.api.push.receiver import check_all
 from lakerunner.model.errors import UserError
 from lakerunner.model.signal import SIGNALS
 from lakerunner.pipeline.read import otlp, pieces, shared
 from lakerunner.pipeline.read.wire import varint
+from pipeline.otlp_oracle import make, raw_of
 
 START = 1_767_225_600_000_000_000
 RECORDS = 100
@@ -84,11 +84,11 @@ def of_schema(signal: str, size: int, count: int, padding: int = 0) -> bytes:
     return field(0x0A, field(0x12, items(signal, count, padding)) + field(0x1A, b"u" * size))
 
 
-def of_metric(_signal: str, size: int, count: int, padding: int = 0) -> bytes:
+def of_metric(signal: str, size: int, count: int, padding: int = 0) -> bytes:
     return field(0x0A, field(0x12, items("metrics", count, padding, field(0x12, b"d" * size))))
 
 
-def of_metadata(_signal: str, size: int, count: int, padding: int = 0) -> bytes:
+def of_metadata(signal: str, size: int, count: int, padding: int = 0) -> bytes:
     metadata = b"".join(field(0x62, one) for one in many(size))
     return field(0x0A, field(0x12, items("metrics", count, padding, metadata)))
 
@@ -160,9 +160,9 @@ _LARGEST = """
 import re, resource, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[1:]
-from test_read_shared import SIGNALS, make, of_resource, raw_of
-from lakerunner.pipeline.segments import warm
-warm()
+from pipeline.test_read_shared import SIGNALS, make, of_resource, raw_of
+from lakerunner.pipeline.warm import warm_ingest
+warm_ingest()
 held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (held + (1 << 30),) * 2)
 for signal in SIGNALS:

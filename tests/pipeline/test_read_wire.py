@@ -7,10 +7,10 @@ import struct
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
 from lakerunner.pipeline.read import otlp, pieces, repair
 from lakerunner.pipeline.read.wire import MAX_FIELD, varint
+from pipeline.otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
 
 def field(number: int, payload: bytes) -> bytes:

@@ -8,13 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from remote_write_oracle import framed, message_type, raw_of
 
-from lakerunner.model.fingerprint import field_fingerprints
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Segment, field_fingerprints
 from lakerunner.model.signal import METRICS
-from lakerunner.pipeline.segments import make_segments
+from lakerunner.pipeline.make_segments import make_segments
+from pipeline.remote_write_oracle import framed, message_type, raw_of
 
 Labels = list[tuple[str, str]]
 COUNTER, GAUGE, HISTOGRAM = 1, 2, 3

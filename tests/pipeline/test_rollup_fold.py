@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, expected, raw, rolled, rows_of
 
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.pipeline.rollup import bucket_sketches
+from lakerunner.pipeline.rollup import buckets
+from pipeline.windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, expected, raw, rolled, rows_of
 from suites.sketch_oracle import bucket
 
 TEN = TIERS[0]
@@ -104,7 +104,7 @@ def test_windows_are_made_in_parts_where_sketches_are_large(monkeypatch: pytest.
     fine = rolled([batch_of(rows)], RAW, TEN)
     batches = fine.to_batches()
     whole, coarse = rows_of(fine), rows_of(rolled(batches, TEN, TIERS[1]))
-    monkeypatch.setattr(bucket_sketches, "MOST_CELLS", 1000)
+    monkeypatch.setattr(buckets, "MOST_CELLS", 1000)
     assert rows_of(rolled([batch_of(rows)], RAW, TEN)) == whole
     assert rows_of(rolled(batches, TEN, TIERS[1])) == coarse
 

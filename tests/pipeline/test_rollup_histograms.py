@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
 
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM
 from lakerunner.model.tier import RAW, TIERS
+from pipeline.windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
 
 TEN = TIERS[0]
 
@@ -157,7 +157,7 @@ def histogram(draw: st.DrawFn) -> Row:
     series = draw(st.integers(1, 4))  # 1, 2: deltas; 3, 4: cumulative ones
     temporality = "delta" if series < 3 else "cumulative"
     time = draw(st.one_of(st.integers(0, 100_000), st.integers(0, 400).map(lambda n: n * 1000)))
-    known = {
+    known: dict[str, Any] = {
         "series": series,
         "temporality": temporality,
         "min": draw(st.one_of(st.none(), st.just(1.0), st.just(2.0))),

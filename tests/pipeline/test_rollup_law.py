@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
 
 from lakerunner.model.tier import RAW, TIERS
+from pipeline.windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
 
 WHOLE = st.integers(-1000, 1000).map(float)
 ANY = st.one_of(

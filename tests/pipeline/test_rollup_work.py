@@ -10,8 +10,6 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from metrics_oracle import request_type
-from windows_oracle import PREFIX, Row, bits, rows_of
 
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
@@ -21,9 +19,11 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.model.time import HOUR_NS
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.compact import CompactLimits
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.rollup.work import RollupWork, recomputed, rollup_work
-from lakerunner.pipeline.segments import make_segments
+from lakerunner.pipeline.rollup_job import RollupWork, recompute_buckets, rollup_work
+from pipeline.metrics_oracle import request_type
+from pipeline.windows_oracle import PREFIX, Row, bits, rows_of
 
 ORG = UUID(int=7)
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS
@@ -165,7 +165,7 @@ def test_recomputed_rows_are_those_that_were_written(lake: Lake, tmp_path: Path)
     lake.roll(lake.tiers[RAW], TIERS[:2])
     for tier in TIERS[:2]:
         source = source_of(tier)
-        table = recomputed(lake.work(tier, lake.tiers[source]), lake.store, tmp_path)
+        table = recompute_buckets(lake.work(tier, lake.tiers[source]), lake.store, tmp_path)
         rows = sorted(rows_of(table), key=lambda row: (row["series"], row["timestamp"]))
         assert filled(rows) == filled(lake.rows(tier))
 

@@ -6,9 +6,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of
 
 from lakerunner.model.segment import Column
+from pipeline.otlp_oracle import actual, assert_same, decoded, expected, make, raw_of
 
 
 def test_every_file_comes_back_whole(shared_data: Path) -> None:

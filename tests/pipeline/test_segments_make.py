@@ -9,14 +9,25 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from otlp_oracle import MODIFIED_NS, ORGANIZATION, actual, assert_same, decoded, expected, make, raw_of, request_type
 
-from lakerunner.model.fingerprint import INCOMPLETE, digest64, field_fingerprints
+from lakerunner.model.segment import INCOMPLETE, digest64, field_fingerprints
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS, TimeRange
-from lakerunner.pipeline.segments import Raw, make_segments, warm
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.pipeline.steps import order
+from lakerunner.pipeline.warm import warm_ingest
+from pipeline.otlp_oracle import (
+    MODIFIED_NS,
+    ORGANIZATION,
+    actual,
+    assert_same,
+    decoded,
+    expected,
+    make,
+    raw_of,
+    request_type,
+)
 
 NOT = "not an OTLP logs request:"
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS
@@ -220,7 +231,7 @@ def test_large_rows_make_small_row_groups(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_warming_up_reads_every_kind_of_value() -> None:
-    warm()
+    warm_ingest()
 
 
 def test_doubles_keep_their_bits() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
-from otlp_random import (
+
+from pipeline.otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
+from pipeline.otlp_random import (
     NOW,
     STRICTER,
     add_pairs,

@@ -1,4 +1,4 @@
-"""After warm() nothing is left to compile: a service is as fast with its first objects as with its last."""
+"""After warm_ingest() nothing is left to compile: a service is as fast with its first objects as with its last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCRIPT = """
 import os
 import sys
 from numba.core.dispatcher import Dispatcher
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.warm import warm_ingest
 
 def compiled():
     modules = [module for name, module in sys.modules.items() if name.startswith("lakerunner.pipeline")]
@@ -18,10 +18,10 @@ def compiled():
     assert len(jitted) > 30
     return {function.py_func.__qualname__: len(function.signatures) for function in jitted}
 
-warm()
+warm_ingest()
 before = compiled()
 sys.path.insert(0, sys.argv[1])
-import test_attributes_shred, test_metrics_make, test_segments_make, test_steps_severity, test_traces_make
+from pipeline import test_attributes_shred, test_metrics_make, test_segments_make, test_steps_severity, test_traces_make
 for module in (test_attributes_shred, test_metrics_make, test_segments_make, test_steps_severity, test_traces_make):
     for name, test in vars(module).items():
         if name.startswith("test_") and not test.__code__.co_argcount:
@@ -35,6 +35,6 @@ os._exit(0)  # threads of libraries may end an interpreter that is ending, which
 
 
 def test_nothing_is_compiled_after_warming_up() -> None:
-    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parents[1])]
     run = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert run.returncode == 0, run.stderr[-3000:]

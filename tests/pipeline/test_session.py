@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -90,7 +91,8 @@ def session(work: Path) -> Iterator[SparkSession]:
 
 
 def jvm(session: SparkSession) -> psutil.Process:
-    return psutil.Process(session.sparkContext._gateway.proc.pid)
+    gateway: Any = session.sparkContext._gateway
+    return psutil.Process(gateway.proc.pid)
 
 
 def test_it_answers_and_its_workers_are_this_python(session: SparkSession) -> None:
@@ -104,10 +106,10 @@ def test_it_answers_and_its_workers_are_this_python(session: SparkSession) -> No
 
 def test_workers_are_born_with_what_tasks_need(session: SparkSession) -> None:
     def loaded(_: int) -> list[str]:
-        return [name for name in ("pyarrow", "lakerunner.pipeline.segments") if name in sys.modules]
+        return [name for name in ("pyarrow", "lakerunner.pipeline.make_segments") if name in sys.modules]
 
     answer = session.sparkContext.parallelize([0], 1).map(loaded).first()
-    assert answer == ["pyarrow", "lakerunner.pipeline.segments"]
+    assert answer == ["pyarrow", "lakerunner.pipeline.make_segments"]
 
 
 def test_neither_java_nor_workers_have_our_secrets(session: SparkSession) -> None:

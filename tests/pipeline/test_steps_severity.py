@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from otlp_oracle import actual, make, raw_of, request_type
 
-from lakerunner.pipeline.steps.severity import severity_of
+from lakerunner.pipeline.steps.record_columns import severity_of
+from pipeline.otlp_oracle import actual, make, raw_of, request_type
 
 CASES = [
     (1, "", "TRACE"),

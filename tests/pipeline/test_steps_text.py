@@ -8,7 +8,8 @@ import re
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,20 +17,21 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from otlp_oracle import ORGANIZATION, raw_of, request_type
 
 from lakerunner.model.signal import LOGS
-from lakerunner.model.text_index import HEADER, TextIndex, digest, sought, sought_in_attribute
+from lakerunner.model.text_index import HEADER, TextIndex, attribute_query, digest, text_query
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read import memory
-from lakerunner.pipeline.segments import make_segments
-from lakerunner.pipeline.sides import text_entries
+from lakerunner.pipeline.segment import text_entries
 from lakerunner.pipeline.steps import order
+from pipeline.otlp_oracle import ORGANIZATION, raw_of, request_type
 
 START = 1_760_000_400_000_000_000
 DUCKDB = duckdb.connect()
 
 
-class Indexed(NamedTuple):
+@dataclass(frozen=True)
+class Indexed:
     """A segment's index, and what its row groups hold, from the file itself."""
 
     index: bytes
@@ -69,6 +71,10 @@ def in_small_groups(messages: Sequence[str], values: Sequence[str] = ()) -> Inde
 
 def holding(groups: list[list[str]], matches: Callable[[str], bool]) -> set[int]:
     return {number for number, texts in enumerate(groups) if any(text and matches(text) for text in texts)}
+
+
+def containing(literal: str) -> Callable[[str], bool]:
+    return lambda text: literal in text
 
 
 def by_duckdb(groups: list[list[str]], literal: str) -> set[int]:
@@ -119,9 +125,9 @@ def test_a_row_group_that_holds_a_match_is_never_left_out(data: st.DataObject, m
     start = data.draw(st.integers(0, len(message)))
     literal = message[start : data.draw(st.integers(start, len(message)))]
     index = TextIndex(segment.index)
-    assert holding(segment.messages, lambda text: literal in text) <= set(index.holding(sought(literal)))
+    assert holding(segment.messages, lambda text: literal in text) <= set(index.holding(text_query(literal)))
     literal = data.draw(st.sampled_from([literal, literal.upper(), literal.lower(), literal.swapcase()]))
-    found = set(index.holding(sought(literal, ignore_case=True)))
+    found = set(index.holding(text_query(literal, ignore_case=True)))
     pattern = re.compile(re.escape(literal), re.IGNORECASE)
     assert holding(segment.messages, lambda text: pattern.search(text) is not None) <= found
     assert holding(segment.messages, lambda text: literal.lower() in text.lower()) <= found
@@ -136,7 +142,7 @@ def test_a_row_group_that_holds_an_attribute_is_never_left_out(data: st.DataObje
     start = data.draw(st.integers(0, len(value)))
     part = value[start : data.draw(st.integers(start, len(value)))]
     assert holding(segment.values, lambda text: part in text) <= set(
-        TextIndex(segment.index).holding(sought_in_attribute(part))
+        TextIndex(segment.index).holding(attribute_query(part))
     )
 
 
@@ -164,10 +170,10 @@ def hexadecimal(chance: random.Random) -> str:
 
 def test_an_absent_word_leaves_nothing(service: Indexed) -> None:
     absent = ["zebra", "kubernetes", "out of memory", " refunded ", "connection reset by peer", "Zugriff verweigert"]
-    assert [TextIndex(service.index).holding(sought(word)) for word in absent] == [[]] * len(absent)
-    assert [TextIndex(service.index).holding(sought(word.upper(), ignore_case=True)) for word in absent] == [[]] * len(
-        absent
-    )
+    assert [TextIndex(service.index).holding(text_query(word)) for word in absent] == [[]] * len(absent)
+    assert [TextIndex(service.index).holding(text_query(word.upper(), ignore_case=True)) for word in absent] == [
+        []
+    ] * len(absent)
 
 
 def test_a_trace_id_leaves_its_row_group(service: Indexed) -> None:
@@ -178,11 +184,11 @@ def test_a_trace_id_leaves_its_row_group(service: Indexed) -> None:
         line = chance.choice(service.messages[group])
         trace_id = line.rpartition("=")[2]
         for literal in (trace_id, f"trace_id={trace_id}", trace_id[3:25]):
-            at = TextIndex(service.index).holding(sought(literal))
+            at = TextIndex(service.index).holding(text_query(literal))
             assert group in at
             found += 1
             wrong += len(at) - 1
-        wrong += len(TextIndex(service.index).holding(sought(hexadecimal(chance))))
+        wrong += len(TextIndex(service.index).holding(text_query(hexadecimal(chance))))
     assert wrong <= found // 50
 
 
@@ -193,9 +199,9 @@ def test_an_order_number_between_words_leaves_its_row_group(service: Indexed) ->
     for _ in range(100):
         group = chance.randrange(3)
         number = chance.choice(service.messages[group]).partition("order ")[2].partition(" ")[0]
-        at = TextIndex(service.index).holding(sought(f"order {number} took"))
+        at = TextIndex(service.index).holding(text_query(f"order {number} took"))
         assert group in at
-        others = holding(service.messages, lambda text, sought=f"order {number} took": sought in text)
+        others = holding(service.messages, containing(f"order {number} took"))
         wrong += len(set(at) - others)
     assert wrong <= 10
 
@@ -204,9 +210,9 @@ def test_an_id_in_an_attribute_leaves_its_row_group(service: Indexed) -> None:
     chance = random.Random(7)
     for _ in range(100):
         group = chance.randrange(3)
-        assert TextIndex(service.index).holding(sought_in_attribute(chance.choice(service.values[group]))) == [group]
-    assert TextIndex(service.index).holding(sought_in_attribute(str(uuid.UUID(int=chance.getrandbits(128))))) == []
-    assert TextIndex(service.index).holding(sought_in_attribute("short")) == [0, 1, 2]
+        assert TextIndex(service.index).holding(attribute_query(chance.choice(service.values[group]))) == [group]
+    assert TextIndex(service.index).holding(attribute_query(str(uuid.UUID(int=chance.getrandbits(128))))) == []
+    assert TextIndex(service.index).holding(attribute_query("short")) == [0, 1, 2]
 
 
 def test_the_index_is_small_beside_its_segment(service: Indexed) -> None:
@@ -227,10 +233,10 @@ def test_too_many_entries_make_a_row_group_a_candidate(monkeypatch: pytest.Monke
     assert len(whole.messages) > 4
     line = lines[150]
     (group,) = holding(whole.messages, lambda text: line in text)
-    assert TextIndex(whole.index).holding(sought(line)) == [group]
+    assert TextIndex(whole.index).holding(text_query(line)) == [group]
     # Its trigrams are in most row groups; its token is said to be in all that have too many.
-    assert len(TextIndex(bounded.index).holding(sought(line))) > 2
-    assert group in TextIndex(bounded.index).holding(sought(line))
+    assert len(TextIndex(bounded.index).holding(text_query(line))) > 2
+    assert group in TextIndex(bounded.index).holding(text_query(line))
 
 
 def test_the_python_and_the_jitted_hash_are_one() -> None:
@@ -276,5 +282,5 @@ def test_row_groups_of_rows_with_a_large_resource_are_those_of_the_file() -> Non
     assert index.groups == parquet.num_row_groups > 1
     for group in range(parquet.num_row_groups):
         messages = parquet.read_row_group(group, columns=["message"]).column("message").to_pylist()
-        assert group in index.holding(sought(messages[0].split()[0]))
-        assert group in index.holding(sought(messages[-1].split()[0]))
+        assert group in index.holding(text_query(messages[0].split()[0]))
+        assert group in index.holding(text_query(messages[-1].split()[0]))

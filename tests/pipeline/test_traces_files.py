@@ -6,10 +6,10 @@ import gzip
 from pathlib import Path
 
 import pytest
-from otlp_oracle import actual, assert_same, make, raw_of
-from traces_oracle import decoded, expected, expected_index, index_of, with_items_by_key
 
 from lakerunner.model.signal import TRACES
+from pipeline.otlp_oracle import actual, assert_same, make, raw_of
+from pipeline.traces_oracle import decoded, expected, expected_index, index_of, with_items_by_key
 
 
 def test_every_file_comes_back_whole(shared_data: Path) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from otlp_oracle import MODIFIED_NS, Row, actual, make, raw_of
-from traces_oracle import expected, expected_index, index_of, request_type, with_items_by_key
 
-from lakerunner.model.fingerprint import INCOMPLETE, digest64, field_fingerprints
+from lakerunner.model.segment import INCOMPLETE, digest64, field_fingerprints
 from lakerunner.model.signal import TRACES
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.wire import varint
+from pipeline.otlp_oracle import MODIFIED_NS, Row, actual, make, raw_of
+from pipeline.traces_oracle import expected, expected_index, index_of, request_type, with_items_by_key
 
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from otlp_oracle import actual, assert_same, make, raw_of
-from otlp_random import (
+
+from lakerunner.model.signal import TRACES
+from pipeline.otlp_oracle import actual, assert_same, make, raw_of
+from pipeline.otlp_random import (
     NOW,
     STRICTER,
     add_pairs,
@@ -22,9 +24,7 @@ from otlp_random import (
     thorough,
     times,
 )
-from traces_oracle import decoded, expected, expected_index, index_of, request_type, with_items_by_key
-
-from lakerunner.model.signal import TRACES
+from pipeline.traces_oracle import decoded, expected, expected_index, index_of, request_type, with_items_by_key
 
 # Equal ids, prefixes of each other and ids longer than sixteen bytes: all of them are sorted.
 trace_ids = st.one_of(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from otlp_oracle import actual, make, raw_of
 
 from lakerunner.model.signal import TRACES
 from lakerunner.pipeline.read.wire import STRING, Field, grammar, varint
+from pipeline.otlp_oracle import actual, make, raw_of
 
 
 def field(number: int, payload: bytes) -> bytes:

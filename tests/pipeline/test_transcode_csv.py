@@ -8,12 +8,12 @@ import io
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
 from lakerunner.pipeline.transcode import csv as csv_format
-from lakerunner.pipeline.transcode import lines, request
+from lakerunner.pipeline.transcode import lines, results
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from pipeline.transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
 NS = 1_700_000_000_123_456_789
 
@@ -127,7 +127,7 @@ def test_columns_of_equal_names_are_both_kept() -> None:
 
 
 def test_a_long_header_cannot_unfold_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "MAX_BYTES", 4 << 20)
+    monkeypatch.setattr(results, "MAX_BYTES", 4 << 20)
     data = b"k" * 100_000 + b"\n" + b"1\n" * 100_000
     assert reason("csv", "logs", data) == "the file expands to more than 4 MB of OTLP: send smaller files"
 
@@ -137,7 +137,7 @@ def test_a_cell_may_be_long_but_not_longer_than_a_line() -> None:
     same(transcoded("csv", "logs", f"msg\n{longest}\n".encode()), logs_request((None, {"body": longest}, {})))
 
 
-CELL = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+CELL = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
 @settings(max_examples=100, deadline=None)
@@ -166,7 +166,7 @@ def test_any_cells_come_back_equal(rows: list[list[str]]) -> None:
 )
 def test_the_header_says_what_separates_cells(name: str, data: str, noted: bool) -> None:
     made = TRANSCODERS[name]("logs", memoryview(data.encode()), GUESSED)
-    record = REQUESTS["logs"].FromString(made.whole()).resource_logs[0].scope_logs[0].log_records[0]
+    record = REQUESTS["logs"].FromString(made.require_complete()).resource_logs[0].scope_logs[0].log_records[0]
     assert (record.time_unix_nano, record.body.string_value) == (1_700_000_000 * 10**9, "a, b")
     assert [(pair.key, pair.value.string_value) for pair in record.attributes] == [("code", "7")]
     assert ("delimiter" in [note.kind for note in made.findings.notes]) == noted
@@ -174,7 +174,7 @@ def test_the_header_says_what_separates_cells(name: str, data: str, noted: bool)
 
 def test_a_tsv_file_without_tabs_is_one_column_and_noted() -> None:
     made = TRANSCODERS["tsv"]("logs", memoryview(b"a,b\n1,2\n"), GUESSED)
-    same(REQUESTS["logs"].FromString(made.whole()), logs_request((None, {}, {"a,b": "1,2"})))
+    same(REQUESTS["logs"].FromString(made.require_complete()), logs_request((None, {}, {"a,b": "1,2"})))
     (note,) = (note for note in made.findings.notes if note.kind == "delimiter")
     assert (note.line, note.text) == (
         1,

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import REQUESTS
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.protobuf import varint
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from pipeline.transcode_oracle import REQUESTS
 
 SPAN = {
     "time": 1700000000.5,

@@ -12,7 +12,6 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from transcode_oracle import logs_request
 
 from lakerunner.bus.topics import IngestBox
 from lakerunner.model.protobuf import varint
@@ -20,8 +19,8 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits, ingest_group
-from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
-from lakerunner.pipeline.transcode.mapping_file import parse_mappings
+from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings, parse_mappings
+from pipeline.transcode_oracle import logs_request
 
 LIMITS = IngestLimits(object_max_bytes=16 << 20, task_max_bytes=8 << 20)
 NS = 1_700_000_000_123_456_789

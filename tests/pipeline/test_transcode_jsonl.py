@@ -10,14 +10,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
-from lakerunner.model.findings import Note
-from lakerunner.pipeline.transcode import columns, lines, request
-from lakerunner.pipeline.transcode import nested as nested_columns
+from lakerunner.model.source import Note
+from lakerunner.pipeline.transcode import columns, lines, results
+from lakerunner.pipeline.transcode.any_values import MAX_NESTING
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
-from lakerunner.pipeline.transcode.values import MAX_NESTING
+from pipeline.transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
 NS = 1_700_000_000_123_456_789
 
@@ -272,7 +271,7 @@ NOTED = [
     (
         {"msg": "a", "ts": NOW, "app": "x", "span_id": "7"},
         "id not hex",
-        "span_id '7' is not hex digits of an id",
+        "span_id '7' is not an id in hex digits",
     ),
 ]
 
@@ -305,11 +304,11 @@ def test_a_line_is_taken_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_file_unfolds_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "MAX_RECORDS", 10)
+    monkeypatch.setattr(results, "MAX_RECORDS", 10)
     assert len(one(b"{}\n" * 10).resource_logs[0].scope_logs[0].log_records) == 10
     assert reason("jsonl", "logs", b"{}\n" * 11) == "the file has more than 10 records: send smaller files"
-    monkeypatch.setattr(request, "MAX_RECORDS", 10_000)
-    monkeypatch.setattr(request, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(results, "MAX_RECORDS", 10_000)
+    monkeypatch.setattr(results, "MAX_BYTES", 1 << 20)
     line = b'{"a":"' + b"x" * 1000 + b'"}\n'
     assert "more than 1 MB of OTLP" in reason("jsonl", "logs", line * 1100)
 
@@ -319,14 +318,14 @@ def test_shapes_of_records_are_forgotten_not_gathered(monkeypatch: pytest.Monkey
     records = [{f"k{n}-{i}": i for i in range(n)} for n in (3, 5, 20, 3, 5, 0)]
     data = "\n".join(json.dumps(record) for record in records)
     same(one(data), logs_request(*((None, {}, record) for record in records)))
-    plans = columns.Plans("logs", GUESSED)
+    plans = columns.ColumnPlans("logs", GUESSED)
     for width in (3, 5, 20, 3):
         plans(tuple(map(str, range(width))))
         assert plans._names <= 21
         assert sum(len(names) + 1 for names in plans._plans) <= 12
 
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUE = st.recursive(
     st.none()
     | st.booleans()
@@ -376,5 +375,5 @@ def test_a_struct_of_a_service_is_the_service() -> None:
 def test_a_long_name_above_many_members_does_not_unfold(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"n" * 100: {f"k{n}": n for n in range(50)}}
     same(one(json.dumps(record)), logs_request((None, {}, flat(record))))
-    monkeypatch.setattr(nested_columns, "MAX_REPEATED", 4_999)
+    monkeypatch.setattr(columns, "MAX_REPEATED", 4_999)
     same(one(json.dumps(record)), logs_request((None, {}, record)))

@@ -9,11 +9,11 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, add, fill, reason, same, transcoded
 
 from lakerunner.model.protobuf import varint
+from lakerunner.pipeline.transcode.any_values import Unfit
 from lakerunner.pipeline.transcode.loki import parse_labels
-from lakerunner.pipeline.transcode.values import Unfit
+from pipeline.transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, add, fill, reason, same, transcoded
 
 NS = 1_700_000_000_123_456_789
 Entry = tuple[int, str, Mapping[str, str]]
@@ -192,7 +192,7 @@ def test_what_are_no_labels(text: str, message: str) -> None:
 
 
 LABEL = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in ("level", "severity"))
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @settings(max_examples=80, deadline=None)

@@ -6,11 +6,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-from transcode_oracle import logs_request, same, transcoded
 
 from lakerunner.model.errors import UserError
-from lakerunner.pipeline.transcode.columns import GUESSED, Columns
-from lakerunner.pipeline.transcode.mapping_file import parse_mappings, read_mapping_file
+from lakerunner.pipeline.transcode.columns import GUESSED, Columns, parse_mappings, read_mapping_file
+from pipeline.transcode_oracle import logs_request, same, transcoded
 
 TEXT = """
 ["otel-raw/acme/".logs]
@@ -30,15 +29,17 @@ duration_unit = "us"
 def test_the_longest_prefix_with_a_section_for_the_signal_wins() -> None:
     mappings = pickle.loads(pickle.dumps(parse_mappings(TEXT, "m.toml")))
     whole = Columns({"timestamp": "when", "message": "text"}, {"timestamp": "ms"})
-    assert mappings.of("otel-raw/acme/core/x.jsonl", "logs") == whole
-    assert mappings.of("otel-raw/acme/edge/x.jsonl", "logs") == Columns({"message": "line"}, {})
-    assert mappings.of("otel-raw/acme/edge/x.jsonl", "traces") == Columns({"duration": "took"}, {"duration": "us"})
-    assert mappings.of("otel-raw/acme/core/x.jsonl", "traces") is GUESSED
-    assert mappings.of("otel-raw/other/x.jsonl", "logs") is GUESSED
+    assert mappings.columns_of("otel-raw/acme/core/x.jsonl", "logs") == whole
+    assert mappings.columns_of("otel-raw/acme/edge/x.jsonl", "logs") == Columns({"message": "line"}, {})
+    assert mappings.columns_of("otel-raw/acme/edge/x.jsonl", "traces") == Columns(
+        {"duration": "took"}, {"duration": "us"}
+    )
+    assert mappings.columns_of("otel-raw/acme/core/x.jsonl", "traces") is GUESSED
+    assert mappings.columns_of("otel-raw/other/x.jsonl", "logs") is GUESSED
 
 
 def test_a_mapped_column_is_the_field_and_the_guess_is_not() -> None:
-    columns = parse_mappings(TEXT, "m.toml").of("otel-raw/acme/core/x", "logs")
+    columns = parse_mappings(TEXT, "m.toml").columns_of("otel-raw/acme/core/x", "logs")
     data = b'{"when":1700000000123,"text":"a","timestamp":5,"message":"b","level":"info"}\n{"message":"c"}'
     wanted = logs_request(
         (

@@ -20,7 +20,7 @@ _, name, path, sample = sys.argv
 TRANSCODERS[name]("logs", memoryview(open(sample, "rb").read()), GUESSED)
 data = memoryview(open(path, "rb").read())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-out = TRANSCODERS[name]("logs", data, GUESSED).whole()
+out = TRANSCODERS[name]("logs", data, GUESSED).require_complete()
 print(len(data), len(out), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
 """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from transcode_oracle import REQUESTS, add, reason, same, transcoded
+
+from pipeline.transcode_oracle import REQUESTS, add, reason, same, transcoded
 
 NS = 1_700_000_000_123_456_789
 
@@ -102,7 +103,7 @@ def test_points_of_one_metric_stand_together_in_their_order() -> None:
 
 def test_csv_says_the_same() -> None:
     data = b'name,value,type,time,labels,service\nn,1.5,counter,1700000000,"{""a"":""b""}",s\nn,2,counter,,,s\n'
-    point = {"as_double": 1.5, "time_unix_nano": 1_700_000_000 * 10**9}
+    point: dict[str, Any] = {"as_double": 1.5, "time_unix_nano": 1_700_000_000 * 10**9}
     points = [(point, {"a": "b"}), ({"as_int": 2}, {})]
     same(transcoded("csv", "metrics", data), metrics_request(("s", {"name": "n"}, "sum monotonic", points)))
 

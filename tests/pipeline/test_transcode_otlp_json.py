@@ -15,10 +15,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import REQUESTS, reason, same, transcoded
 
 from lakerunner.model.errors import UserError
 from lakerunner.pipeline.transcode.otlp_json import request_from_json
+from pipeline.transcode_oracle import REQUESTS, reason, same, transcoded
 
 REQUEST = {
     "resourceLogs": [

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
-from lakerunner.pipeline.transcode import request
+from lakerunner.pipeline.transcode import results
+from pipeline.transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
 NS = 1_700_000_000_123_456_789
 
@@ -153,7 +153,7 @@ def test_a_damaged_page_is_refused_with_the_row() -> None:
 
 
 def test_a_dictionary_cannot_unfold_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "MAX_BYTES", 8 << 20)
+    monkeypatch.setattr(results, "MAX_BYTES", 8 << 20)
     indices = pa.array([0] * 200_000, pa.int32())
     data = file({"msg": pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 1_000_000]))})
     assert len(data) < 1 << 20
@@ -167,7 +167,7 @@ def test_an_empty_table_holds_no_records() -> None:
 
 SCALARS = st.fixed_dictionaries(
     {
-        "x-text": st.none() | st.text(st.characters(exclude_categories=("Cs",)), max_size=9),
+        "x-text": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
         "x-int": st.none() | st.integers(-(2**63), 2**63 - 1),
         "x-double": st.none() | st.floats(allow_nan=False),
         "x-bool": st.none() | st.booleans(),

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transcode_oracle import REQUESTS, logs_request, reason, same
 
-from lakerunner.pipeline.transcode import lines, plain_text, stack_traces
+from lakerunner.pipeline.transcode import lines, plain_text
 from lakerunner.pipeline.transcode.columns import GUESSED, Columns
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from pipeline.transcode_oracle import REQUESTS, logs_request, reason, same
 
 NOON = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
 STAMP = "2026-11-17T12:00:00Z"
@@ -95,6 +95,7 @@ def test_every_line_is_in_exactly_one_record(given_lines: list[bytes], end: byte
 
 @pytest.mark.parametrize(("setting", "limit"), [("MAX_LINES", 3), ("MAX_BYTES", 30)])
 def test_a_record_is_joined_within_limits(monkeypatch: pytest.MonkeyPatch, setting: str, limit: int) -> None:
+    assert getattr(plain_text, setting) > limit
     monkeypatch.setattr(plain_text, setting, limit)
     found = records(read(f"{STAMP} a\n 1\n 2\n 3\n 4\n 5\n\n\n\n 6\n".encode())[0])
     joined = {
@@ -103,7 +104,6 @@ def test_a_record_is_joined_within_limits(monkeypatch: pytest.MonkeyPatch, setti
     }
     assert [record.body.string_value for record in found] == joined[setting]
     assert {record.time_unix_nano for record in found} == {NOON}
-    assert getattr(stack_traces, setting) > limit
 
 
 def test_a_line_may_be_huge(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.pipeline.transcode.times import LAST_NS, UNITS, Instant, duration_ns, instant
+from lakerunner.pipeline.transcode.times import LAST_NS, UNITS, Instant, duration_ns, parse_instant
 
 NS = 1_700_000_000_123_456_789
 
@@ -46,7 +46,7 @@ NS = 1_700_000_000_123_456_789
     ],
 )
 def test_an_instant_is_read_exactly(value: Any, expected: Instant | None) -> None:
-    assert instant(value) == expected
+    assert parse_instant(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_instant_is_read_exactly(value: Any, expected: Instant | None) -> Non
     ],
 )
 def test_what_is_no_time_of_otlp_is_none(value: Any) -> None:
-    assert instant(value) is None
+    assert parse_instant(value) is None
 
 
 NOON = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
@@ -106,7 +106,7 @@ NOON = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
     ],
 )
 def test_dates_that_logs_write_are_read_exactly(text: str, expected: Instant | None) -> None:
-    assert instant(text) == expected
+    assert parse_instant(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_dates_that_logs_write_are_read_exactly(text: str, expected: Instant | N
     ],
 )
 def test_a_date_without_a_year_lies_nearest_to_its_reference(text: str, near: str, expected: str) -> None:
-    reference = instant(near)
+    reference = parse_instant(near)
     assert reference is not None
-    assert instant(text, "", reference.ns) == instant(expected)
+    assert parse_instant(text, "", reference.ns) == parse_instant(expected)
 
 
 @pytest.mark.parametrize("text", ["Nov 31 12:00:00", "Foo 17 12:00:00", "I1332 12:00:00.1", "Nov 17 24:00:00"])
 def test_a_day_that_no_year_has_is_no_time(text: str) -> None:
-    assert instant(text, "", NOON) is None
+    assert parse_instant(text, "", NOON) is None
 
 
 @given(st.integers(1, LAST_NS), st.sampled_from(sorted(UNITS)))
 def test_a_number_in_a_stated_unit_is_the_same_as_decimal_text(ns: int, unit: str) -> None:
     text = format(Decimal(ns) / UNITS[unit], "f") if unit != "ns" else str(ns)
-    found = instant(text, unit)
+    found = parse_instant(text, unit)
     assert found is not None
     assert found.ns == ns
     assert found.exact
@@ -153,7 +153,7 @@ def test_any_offset_is_the_same_instant(when: datetime, offset: int, nanos: int)
     seconds = (when.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     local = when.replace(tzinfo=UTC).astimezone(timezone(timedelta(minutes=offset)))
     text = f"{local:%Y-%m-%dT%H:%M:%S.%f}{nanos:03}{local:%z}"
-    assert instant(text) == Instant(seconds * 1000 + nanos, "", True)
+    assert parse_instant(text) == Instant(seconds * 1000 + nanos, "", True)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, add, same, transcoded
 
 from lakerunner.pipeline.transcode.columns import Columns
+from pipeline.transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, add, same, transcoded
 
 START = 1_700_000_000_000_000_000
 PARENT = bytes(range(11, 19))

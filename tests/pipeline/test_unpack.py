@@ -129,10 +129,10 @@ def test_what_is_no_whole_zstd_says_why(data: Callable[[], bytes], expected: str
     ("key", "data", "expected"),
     [
         ("x.log.bz2", BZIP2[:-3], "the bzip2 file is cut short"),
-        ("x.log.bz2", BZIP2 + b"something else", "the bzip2 file is damaged, or none: "),
-        ("x.log.bz2", CONTENT, "the bzip2 file is damaged, or none: "),
+        ("x.log.bz2", BZIP2 + b"something else", "the bzip2 file is damaged, or not bzip2: "),
+        ("x.log.bz2", CONTENT, "the bzip2 file is damaged, or not bzip2: "),
         ("x.log.xz", XZ[:-3], "the xz file is cut short"),
-        ("x.log.xz", XZ[:-20] + b"\xff" * 20, "the xz file is damaged, or none: "),
+        ("x.log.xz", XZ[:-20] + b"\xff" * 20, "the xz file is damaged, or not xz: "),
         ("x.log.lz4", LZ4[:-9], "the lz4 file is cut short"),
         ("x.log.lz4", CONTENT, "the lz4 file is damaged, or not lz4: "),
         ("x.log.bz2", bz2.compress(b"") * 100_001, "the bzip2 file has more than 100000 streams"),

@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from otlp_oracle import make, raw_of, request_type
+
+from pipeline.otlp_oracle import make, raw_of, request_type
 
 START = 1_760_000_400_123_456_789
 ROWS = 45_000

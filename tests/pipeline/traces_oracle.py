@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
-from otlp_oracle import MODIFIED_NS, Row, by_key, common_columns, pairs_of, text_of, time_of, type_with_bytes
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS
+from pipeline.otlp_oracle import MODIFIED_NS, Row, by_key, common_columns, pairs_of, text_of, time_of, type_with_bytes
 
 
 def request_type() -> Any:

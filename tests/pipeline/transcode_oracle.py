@@ -28,12 +28,12 @@ TRACE_ID, SPAN_ID = bytes(range(1, 17)), bytes(range(1, 9))
 
 def transcoded(name: str, signal: str, data: bytes, columns: Columns = GUESSED) -> Any:
     """The request that comes out."""
-    return REQUESTS[signal].FromString(TRANSCODERS[name](signal, memoryview(data), columns).whole())
+    return REQUESTS[signal].FromString(TRANSCODERS[name](signal, memoryview(data), columns).require_complete())
 
 
 def reason(name: str, signal: str, data: bytes) -> str:
     with pytest.raises(Corrupt) as caught:
-        TRANSCODERS[name](signal, memoryview(data), GUESSED).whole()
+        TRANSCODERS[name](signal, memoryview(data), GUESSED).require_complete()
     return str(caught.value)
 
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.aggregate import SPLITTING, split_of
 from lakerunner.plan.plan import Plan
-from lakerunner.query.sandbox.kernels import KERNELS
-from lakerunner.query.sandbox.macros import MACROS
+from lakerunner.query.sandbox.instance import KERNELS, MACROS
 from suites.bound import bound_types
 from suites.plans import finish_of, leaf_sql
 

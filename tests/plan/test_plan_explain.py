@@ -6,9 +6,9 @@ from lakerunner.model.condition import Contains, Equals, Present
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.plan.explain import plan_lines
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.sql_rows import SqlRows
 
 START = 1_704_067_200_000_000_000  # 2024-01-01T00:00:00Z
 SCAN = Scan("scan_1", "logs", TimeRange(START, START + HOUR_NS + 5), ("timestamp", "message"))

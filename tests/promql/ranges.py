@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from lakerunner.model.labels import labels_of
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.expression import Call, Number, Range, Selector, Span
-from lakerunner.series.function import Called
+from lakerunner.series.function import Invocation
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Scalar, Steps, Vector, Windows
+from lakerunner.series.values import Samples, Scalar, Steps, Value, Vector, Windows
 
 Point = tuple[int, Any] | tuple[int, Any, int]  # time in ms, a float or a histogram, a start time
 LOOKBACK = 300_000
@@ -54,12 +54,12 @@ def windows_of(samples: Samples, steps: Steps, range_: int, *, extended: Any = "
 def call(name: str, windows: Windows, steps: Steps, *scalars: float, notes: Notes | None = None) -> Vector:
     """Scalars stand before the range where the function wants them there."""
     numbers = [Scalar(np.full(len(steps), number)) for number in scalars]
-    arguments = [*numbers, windows] if name == "quantile_over_time" else [windows, *numbers]
+    arguments: list[Value] = [*numbers, windows] if name == "quantile_over_time" else [windows, *numbers]
     written = [Number(one.values[0], span=SPAN) if isinstance(one, Scalar) else windows.expression for one in arguments]
     evaluation = Evaluation()
     evaluation.notes = notes or evaluation.notes
     given: Any = evaluation
-    result = FUNCTIONS[name].evaluate(Called(Call(name, tuple(written)), tuple(arguments), steps, given))
+    result = FUNCTIONS[name].evaluate(Invocation(Call(name, tuple(written)), tuple(arguments), steps, given))
     assert isinstance(result, Vector)
     return result
 
@@ -105,7 +105,8 @@ numbers = st.one_of(
 @st.composite
 def series(draw: Any, values: Any = numbers, starts: bool = False) -> list[Point]:
     gaps = draw(st.lists(st.integers(1, 40), max_size=25))
-    time, points = -50, []
+    time = -50
+    points: list[Any] = []  # Points, which end with a start time if `starts`
     for gap in gaps:
         before, time = time, time + gap
         start = (

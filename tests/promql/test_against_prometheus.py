@@ -15,10 +15,10 @@ import pytest
 from conformance.peer import OURS, prometheus
 from conformance.run import scripts
 from lakerunner.model.errors import UserError
-from lakerunner.model.regex import capturing
+from lakerunner.model.regex import compile_capturing
 from lakerunner.promql.document import document
 from lakerunner.promql.parse import parse
-from lakerunner.promql.pretty import pretty_text
+from lakerunner.promql.printer import pretty_text
 
 pytestmark = pytest.mark.slow
 _EVAL = re.compile(r"\s*eval(?:_\w+)?\s+(?:instant at \S+|range from \S+ to \S+ step \S+)\s+(.*)")
@@ -134,7 +134,7 @@ def test_regular_expressions(client: httpx.Client) -> None:
 def _matched(pattern: str, value: str) -> str | None:
     """None: refused."""
     try:
-        found = capturing(pattern).groups(value)
+        found = compile_capturing(pattern).groups(value)
     except UserError as error:  # Go has several groups of one name
         return "excused" if "invalid named capture" in error.message else None
     return "" if found is None else f"<{found[1] if len(found) > 1 else ''}|{found[0]}>"

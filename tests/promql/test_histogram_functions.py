@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,10 +13,10 @@ import pytest
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
 from lakerunner.promql.functions.histograms import HISTOGRAMS
-from lakerunner.promql.notes import WORDS, raised_text
+from lakerunner.promql.selection.notes import WORDS, raised_text
 from lakerunner.series.expression import Call, Selector, Span
-from lakerunner.series.function import Called, Evaluation
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram
+from lakerunner.series.function import Evaluation, Invocation
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Scalar, Steps, String, Value, Vector
 
@@ -25,11 +25,14 @@ NAN, INF = math.nan, math.inf
 
 
 def native(count: float, sum_: float, *counts: float, first: int = 1, **rest: Any) -> Histogram:
-    buckets = Buckets(np.arange(first, first + len(counts), dtype=np.int32), np.array(counts, float))
+    buckets = BucketCounts(np.arange(first, first + len(counts), dtype=np.int32), np.array(counts, float))
     return Histogram(rest.pop("schema", 0), count, sum_, positive=buckets, **rest)
 
 
-def vector(rows: Mapping[Labels, list[float | Histogram | None]]) -> Vector:
+Rows = dict[Labels, Sequence[float | Histogram | None]]
+
+
+def vector(rows: Mapping[Labels, Sequence[float | Histogram | None]]) -> Vector:
     cells = list(rows.values())
     histograms = np.array([[c if isinstance(c, Histogram) else None for c in row] for row in cells], object)
     values = np.array([[c if isinstance(c, (int, float)) else 0.0 for c in row] for row in cells], float)
@@ -61,7 +64,7 @@ def call(
     notes = Notes(WORDS)
     evaluation = cast("Evaluation", SimpleNamespace(notes=notes, delayed_names=True, is_steady=lambda _: False))
     found = TABLE[name].evaluate(
-        Called(Call(name, written), tuple(given), Steps(0, (steps - 1) * 1000, 1000), evaluation)
+        Invocation(Call(name, written), tuple(given), Steps(0, (steps - 1) * 1000, 1000), evaluation)
     )
     assert isinstance(found, Vector)
     answer = {
@@ -129,7 +132,7 @@ def test_counts_that_fall_are_raised_and_told_of_once_for_all_steps() -> None:
 
 
 def test_a_series_without_bound_is_told_of() -> None:
-    rows = {**BUCKETS, labels_of({"__name__": "h", "le": "x"}): [1.0], labels_of({"__name__": "g"}): [1.0]}
+    rows: Rows = {**BUCKETS, labels_of({"__name__": "h", "le": "x"}): [1.0], labels_of({"__name__": "g"}): [1.0]}
     answer, notes = call("histogram_quantile", 0.5, vector(rows))
     assert list(answer) == [H]
     assert notes == [
@@ -182,7 +185,7 @@ def test_observations_of_nan_are_told_of() -> None:
 
 
 def test_a_fraction_of_both_kinds() -> None:
-    rows = {**BUCKETS, labels_of({"__name__": "n"}): [native(4, 8, 2, 2)]}
+    rows: Rows = {**BUCKETS, labels_of({"__name__": "n"}): [native(4, 8, 2, 2)]}
     answer, notes = call("histogram_fraction", 0.05, math.sqrt(2), vector(rows))
     assert answer == {H: [pytest.approx(0.5)], labels_of({"__name__": "n"}): [pytest.approx(0.25)]}
     assert notes == []

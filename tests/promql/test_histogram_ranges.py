@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.promql.selection.smoothing import smoothed_instant
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint, equal
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram, ResetHint, equal
 from lakerunner.series.notes import Notes
 from promql.ranges import LOOKBACK, Point, cells, row, samples_of
 
@@ -22,9 +22,9 @@ NO_GAUGE = 'this native histogram metric is not a gauge: "made_total"'
 
 
 def histogram(*counts: float, hint: ResetHint = ResetHint.UNKNOWN, bounds: tuple[float, ...] = ()) -> Histogram:
-    """Buckets from index 1 on; its sum is ten times its count."""
+    """Return a histogram with buckets from index 1 on; its sum is ten times its count."""
     first = 0 if bounds else 1
-    buckets = Buckets(np.arange(first, first + len(counts), dtype=np.int32), np.array(counts))
+    buckets = BucketCounts(np.arange(first, first + len(counts), dtype=np.int32), np.array(counts))
     schema = CUSTOM_BUCKETS if bounds else 0
     total = float(sum(counts))
     return Histogram(schema, total, 10 * total, positive=buckets, custom_values=bounds, reset_hint=hint)
@@ -71,7 +71,11 @@ def test_irate_and_idelta_take_the_last_two() -> None:
     check(
         rate,
         Histogram(
-            0, 3 / 60, 30 / 60, positive=Buckets(np.array([1, 2], np.int32), np.array([1, 2]) / 60), reset_hint=GAUGE
+            0,
+            3 / 60,
+            30 / 60,
+            positive=BucketCounts(np.array([1, 2], np.int32), np.array([1, 2]) / 60),
+            reset_hint=GAUGE,
         ),
     )
     assert said(notes) == []

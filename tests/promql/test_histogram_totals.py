@@ -7,10 +7,10 @@ import pytest
 
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
+from lakerunner.promql.selection.selectors import totals_only
 from lakerunner.promql.selection.staleness import STALE
-from lakerunner.promql.selection.totals import totals_only
 from lakerunner.series.expression import Expression, Selector, parts
-from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram, ResetHint
 from lakerunner.series.values import Samples, Steps
 
 
@@ -38,7 +38,7 @@ def test_totals_are_enough_unless_something_around_wants_buckets(query: str, mar
 
 def test_resets_are_found_before_the_buckets_go() -> None:
     def histogram(sum_: float, *counts: float, hint: ResetHint = ResetHint.UNKNOWN) -> Histogram:
-        buckets = Buckets(np.arange(len(counts), dtype=np.int32), np.array(counts))
+        buckets = BucketCounts(np.arange(len(counts), dtype=np.int32), np.array(counts))
         return Histogram(0, sum(counts), sum_, positive=buckets, reset_hint=hint)
 
     given = np.empty(6, object)

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.model.regex import capturing
+from lakerunner.model.regex import compile_capturing
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.functions.clock import moments
-from lakerunner.promql.functions.info_reference import shared_reference
+from lakerunner.promql.functions.info import shared_reference
 from lakerunner.promql.functions.label_functions import template_pieces
 from lakerunner.promql.functions.presence import absent_labels
 from lakerunner.promql.functions.sorting import compare_naturally
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
-from lakerunner.series.evaluation.evaluate import evaluate, kind_of
+from lakerunner.series.evaluation.evaluate import evaluate
 from lakerunner.series.evaluation.fragments import split
 from lakerunner.series.expression import Kind, Number, Selector
-from lakerunner.series.function import Called, Function
+from lakerunner.series.function import Function, Invocation, kind_of
 from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
 
 STEPS = Steps(0, 120_000, 60_000)
@@ -98,7 +98,7 @@ def test_the_steps_are_the_time() -> None:
     ],
 )
 def test_a_template_is_expanded_as_prometheus_does(template: str, text: str) -> None:
-    regex = capturing("(a)(?P<word>b)c(d)?")
+    regex = compile_capturing("(a)(?P<word>b)c(d)?")
     found = regex.groups("abc")
     assert found is not None
     pieces = template_pieces(template, regex)
@@ -182,11 +182,11 @@ def test_what_needs_all_series_or_the_text_is_not_given_to_workers() -> None:
 
 
 def test_a_function_that_is_lazy_gets_no_arguments() -> None:
-    seen: list[Called] = []
+    seen: list[Invocation] = []
 
-    def evaluate_lazily(called: Called) -> Scalar:
-        seen.append(called)
-        return Scalar(np.zeros(len(called.steps)))
+    def evaluate_lazily(invocation: Invocation) -> Scalar:
+        seen.append(invocation)
+        return Scalar(np.zeros(len(invocation.steps)))
 
     lazy = Function("info", (Kind.VECTOR, Kind.VECTOR), Kind.SCALAR, evaluate_lazily, lazy=True)
     call = resolve(parse("info(x, {a='1'})"), STEPS, False)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.series.notes import Note, Notes
 from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of
@@ -163,7 +164,7 @@ def model(name: str, points: list[Point], wanted: float) -> Any:
     total, lost = kahan(values)
     with np.errstate(all="ignore"):
         spread = variance(values)
-        return {
+        compute: dict[str, Callable[[], float]] = {
             "sum_over_time": lambda: total if math.isinf(total) else total + lost,
             "avg_over_time": lambda: mean(values),
             "stdvar_over_time": lambda: spread,
@@ -177,7 +178,8 @@ def model(name: str, points: list[Point], wanted: float) -> Any:
             "count_over_time": lambda: float(len(values)),
             "first_over_time": lambda: values[0],
             "last_over_time": lambda: values[-1],
-        }[name]()
+        }
+        return compute[name]()
 
 
 NAMES = [

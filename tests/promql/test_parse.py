@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import Position, TooLarge, UserError
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.promql.check import expression_kind
 from lakerunner.promql.cursor import MAX_NESTING
+from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import MAX_DEPTH, MAX_LENGTH, parse, parse_selector
 from lakerunner.promql.printer import expression_text
-from lakerunner.promql.unresolved import DurationTerm, EdgeOfRange
+from lakerunner.promql.resolve import DurationTerm, EdgeOfRange
 from lakerunner.series.expression import (
     NOWHERE,
     Aggregate,
@@ -32,6 +32,7 @@ from lakerunner.series.expression import (
     Text,
     Unary,
 )
+from lakerunner.series.function import kind_of
 
 FOO = Selector((Matcher("__name__", "=", "foo"),), "foo")
 BAR = Selector((Matcher("__name__", "=", "bar"),), "bar")
@@ -161,7 +162,7 @@ def test_match_selectors() -> None:
     [("1 + 1", Kind.SCALAR), ("-(1 + foo)", Kind.VECTOR), ("'a'", Kind.STRING), ("foo[1m]", Kind.MATRIX)],
 )
 def test_kinds(text: str, kind: Kind) -> None:
-    assert expression_kind(parse(text)) is kind
+    assert kind_of(parse(text), FUNCTIONS) is kind
 
 
 @pytest.mark.parametrize(("before", "after"), [("(", ")"), ("abs(", ")"), ("-", ""), ("foo[", "]")])
@@ -184,7 +185,7 @@ def test_depth_and_length_are_limited() -> None:
     with pytest.raises(UserError, match=f"more than {MAX_DEPTH} levels deep"):
         parse(" + ".join(["1"] * 10_000))
     assert parse("f" * MAX_LENGTH)
-    with pytest.raises(TooLarge, match=f"at most {MAX_LENGTH}"):
+    with pytest.raises(TooLarge, match=f"the limit is {MAX_LENGTH}"):
         parse("f" * (MAX_LENGTH + 1))
 
 

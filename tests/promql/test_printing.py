@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.model.go_quote import quoted
+from lakerunner.model.display import go_quote
 from lakerunner.promql.document import document
-from lakerunner.promql.go_numbers import plain_number, short_number
 from lakerunner.promql.parse import parse
-from lakerunner.promql.pretty import pretty_text
-from lakerunner.promql.printer import expression_text
+from lakerunner.promql.printer import expression_text, pretty_text
+from lakerunner.series.numerals import number_text, scalar_text
 
 
 @pytest.mark.parametrize(
@@ -105,9 +104,9 @@ def test_json_of_durations() -> None:
 
 
 def test_text_as_go_writes_it() -> None:
-    assert quoted('a"\\\n\x00\x7f\u00a0é\u200b\U000e0001') == '"a\\"\\\\\\n\\x00\\x7f\\u00a0é\\u200b\\U000e0001"'
-    assert [plain_number(value) for value in (-0.0, 1e22, 1.5e-8)] == ["-0", "10000000000000000000000", "0.000000015"]
-    assert [short_number(value) for value in (999999.5, -1e6, 32745600.0, 0.0001, 2.5e-7, 1e100)] == [
+    assert go_quote('a"\\\n\x00\x7f\u00a0é\u200b\U000e0001') == '"a\\"\\\\\\n\\x00\\x7f\\u00a0é\\u200b\\U000e0001"'
+    assert [scalar_text(value) for value in (-0.0, 1e22, 1.5e-8)] == ["-0", "10000000000000000000000", "0.000000015"]
+    assert [number_text(value) for value in (999999.5, -1e6, 32745600.0, 0.0001, 2.5e-7, 1e100)] == [
         "999999.5",
         "-1e+06",
         "3.27456e+07",

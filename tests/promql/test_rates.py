@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.series.notes import Note, Notes
 from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of

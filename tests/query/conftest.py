@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from sample_lake import FULL_SHRED, HOUR, OTHER, START, Lake, Record, Shred, random_records
 
 from lakerunner.query.sql import SqlQueries
+from query.sample_lake import FULL_SHRED, HOUR, OTHER, START, Lake, Record, Shred, random_records
 
 
 @pytest.fixture(scope="session")

@@ -22,14 +22,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakerunner.api.answering import respond
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import BodyLimit, read_json
-from lakerunner.api.formats.choose import format_named
-from lakerunner.api.limits import QueryLimits
-from lakerunner.model.caller import Role
+from lakerunner.api.formats.row_formats import format_named
+from lakerunner.api.limits import QueryLimits, respond
 from lakerunner.model.condition import Contains
 from lakerunner.model.errors import Position, UserError
+from lakerunner.model.organization import Role
 from lakerunner.model.time import MINUTE_NS, TimeRange
 from lakerunner.plan.explain import Explain
 from lakerunner.plan.operator import RowOperator

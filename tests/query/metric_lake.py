@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from sample_lake import OWN, Elsewhere
 
 from lakerunner.model.labels import Labels, labels_of
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.plan import Shard
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.promql.operators import Selection
+from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.series.values import Samples
+from query.sample_lake import OWN, Elsewhere
 
 ALL = (-(2**53), 2**53)
 WHOLE = Shard()

@@ -10,23 +10,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from sample_lake import OWN, START, Elsewhere
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.pipeline.steps import order
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.account import Account
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
+from query.sample_lake import OWN, START, Elsewhere
 
 SERVICES = ("cart", "checkout", "pay", "shop")
 WORDS = ("timeout", "user", "logged", "in", "café", "ERROR", "connection", "refused", "🚚", "retry")

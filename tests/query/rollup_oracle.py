@@ -14,18 +14,16 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from metric_lake import NS, MetricLake
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.prometheus import SERIES_TABLE
-from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
+from lakerunner.model.segment import Column, Segment, SegmentPick, TierPick, segment_id
 from lakerunner.model.signal import ROLLUPS
-from lakerunner.model.tier import window_end
-from lakerunner.model.tiling import Interval, tiled
+from lakerunner.model.tier import NOTHING_EXPIRED, Expiry, Interval, tile, window_end
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
+from lakerunner.plan.scan import fingerprint_groups, may_hold
 from lakerunner.promql.selection.staleness import STALE_BITS
+from query.metric_lake import NS, MetricLake
 from suites.sketch_oracle import sketch
 
 Source = tuple[str, int]  # collector, stored series
@@ -208,22 +206,24 @@ class RollupLake:
         self.expired[frequency] = before_ns
 
     def pick(self, organization: UUID, signal: str, time: TimeRange, *, conditions: Any = ()) -> Any:
-        return Picked(*self._picked(organization, conditions, 0, time), self._expiry(organization, conditions, [time]))
+        return SegmentPick(
+            *self._picked(organization, conditions, 0, time), self._expiry(organization, conditions, [time])
+        )
 
-    def pick_tiers(self, organization: UUID, reach: Interval, tier: int, *, conditions: Any = ()) -> TierPicked:
+    def pick_tiers(self, organization: UUID, reach: Interval, tier: int, *, conditions: Any = ()) -> TierPick:
         unrolled: dict[int, list[Interval]] = {}
         for one in self._picked(organization, conditions, None, _time(reach))[0]:
             if not one.rolled:
-                times = one.time.start_ns // NS, (one.time.end_ns - 1) // NS
-                unrolled.setdefault(one.frequency_ms, []).append(times)
-        tiles = tiled(reach, tier, unrolled, {one: (ns - 1) // NS for one, ns in self.expired.items()})
+                late = one.time.start_ns // NS, (one.time.end_ns - 1) // NS
+                unrolled.setdefault(one.frequency_ms, []).append(late)
+        tiles = tile(reach, tier, unrolled, {one: (ns - 1) // NS for one, ns in self.expired.items()})
         found: dict[UUID, Segment] = {}
         for frequency, times in tiles.items():
             for interval in times:
                 own, _ = self._picked(organization, conditions, frequency, _time(interval))
                 found |= {one.id: one for one in own}
         raw = [_time(one) for one in tiles.get(0, ())]
-        return TierPicked(tiles, tuple(found.values()), len(found), self._expiry(organization, conditions, raw))
+        return TierPick(tiles, tuple(found.values()), len(found), self._expiry(organization, conditions, raw))
 
     def _expiry(self, organization: UUID, conditions: Any, raw: list[TimeRange]) -> Expiry:
         before = self.expired.get(0, 0)

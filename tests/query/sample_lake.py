@@ -23,19 +23,17 @@ import pyarrow.parquet as pq
 
 from lakerunner.lakeql.tables import LOGS_TABLE
 from lakerunner.model.condition import Condition
-from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
-from lakerunner.model.fingerprint import field_fingerprints
-from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
+from lakerunner.model.segment import Column, Segment, SegmentPick, TierPick, field_fingerprints, segment_id
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, Scope
-from lakerunner.model.tiling import Interval
+from lakerunner.model.tier import NOTHING_EXPIRED, Expiry, Interval
 from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
 from lakerunner.objects.local import LocalStore
-from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
+from lakerunner.plan.scan import fingerprint_groups, may_hold
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker, Worker, Workers
@@ -272,7 +270,7 @@ class Lake:
         *,
         conditions: tuple[Condition, ...] = (),
         frequency_ms: int = 0,
-    ) -> Picked:
+    ) -> SegmentPick:
         self.picks.append(time)
         wanted = (organization, signal, frequency_ms)
         groups = fingerprint_groups(signal, conditions)
@@ -283,15 +281,15 @@ class Lake:
         ]
         before_ns = self.expired_ns.get(signal)
         expiry = Expiry({0: before_ns}) if before_ns is not None and time.start_ns < before_ns else NOTHING_EXPIRED
-        return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there), expiry)
+        return SegmentPick(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there), expiry)
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
-    ) -> TierPicked:
+    ) -> TierPick:
         """Nothing is rolled up."""
         time = TimeRange((reach[0] + 1) * 1_000_000, (reach[1] + 1) * 1_000_000)
         picked = self.pick(organization, "metrics", time, conditions=conditions)
-        return TierPicked({0: (reach,)}, picked.segments, picked.considered)
+        return TierPick({0: (reach,)}, picked.segments, picked.considered)
 
     def add(
         self,

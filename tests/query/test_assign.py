@@ -8,11 +8,11 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_lake import HOUR, OWN, START
 
 from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.time import TimeRange
-from lakerunner.query.assign import UnitSize, assign, ranked
+from lakerunner.query.gather import UnitSize, assign, rank_workers
+from query.sample_lake import HOUR, OWN, START
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=6, unique=True)
 BYTES = st.lists(st.integers(1, 100), max_size=60)
@@ -81,7 +81,7 @@ def test_a_worker_that_leaves_moves_its_own_share_only(workers: list[str], data:
     before, after = owners(given_, workers), owners(given_, [name for name in workers if name != gone])
     assert {id_: name for id_, name in before.items() if name != gone}.items() <= after.items()
     for id_, name in before.items():
-        order = ranked(id_, workers)
+        order = rank_workers(id_, workers)
         assert order[0] == name
         assert sorted(order) == sorted(workers)
         assert after[id_] == (order[1] if name == gone else name)

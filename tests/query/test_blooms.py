@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
+from lakerunner.query.segment_cache.prune import NEUTRAL, ReadAt, bloom_hash, may_hold
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
     ],
 )
 def test_the_hash_is_xxh64(value: bytes, expected: int) -> None:
-    assert hash_of(value) == expected
+    assert bloom_hash(value) == expected
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 7, 8, 12, 15, 16, 31, 32, 33, 40, 64, 71])
@@ -30,25 +30,25 @@ def test_every_value_is_found_whatever_its_length(size: int) -> None:
     chance = random.Random(size)
     values = [chance.randbytes(size) for _ in range(500)]
     read, place = written(values)
-    assert all(may_hold(read, place, [hash_of(value)]) for value in values)
+    assert all(may_hold(read, place, [bloom_hash(value)]) for value in values)
     if size >= 4:
         others = [chance.randbytes(size) for _ in range(500)]
-        assert sum(may_hold(read, place, [hash_of(value)]) for value in others) < 50
-        assert may_hold(read, place, [hash_of(others[0]), hash_of(values[0])])
+        assert sum(may_hold(read, place, [bloom_hash(value)]) for value in others) < 50
+        assert may_hold(read, place, [bloom_hash(others[0]), bloom_hash(values[0])])
 
 
 def test_one_that_rules_nothing_out_does_so_here_too() -> None:
     chance = random.Random(0)
     values = [chance.randbytes(16) for _ in range(100)]
-    assert all(may_hold(reading(NEUTRAL), (0, len(NEUTRAL)), [hash_of(value)]) for value in values)
+    assert all(may_hold(reading(NEUTRAL), (0, len(NEUTRAL)), [bloom_hash(value)]) for value in values)
 
 
 @pytest.mark.parametrize("header", [b"\x00" * 50, b"\xff" * 50, NEUTRAL[:10], b"\x15\x41" + NEUTRAL[2:]])
 def test_what_is_no_filter_that_we_know_rules_nothing_out(header: bytes) -> None:
-    assert may_hold(reading(header), (0, len(header)), [hash_of(b"x")])
+    assert may_hold(reading(header), (0, len(header)), [bloom_hash(b"x")])
 
 
-def written(values: list[bytes]) -> tuple[object, tuple[int, int]]:
+def written(values: list[bytes]) -> tuple[ReadAt, tuple[int, int]]:
     sink = io.BytesIO()
     table = pa.table({"id": pa.array(values, pa.binary())})
     pq.write_table(table, sink, bloom_filter_options={"id": {"ndv": 500, "fpp": 0.01}})
@@ -56,5 +56,5 @@ def written(values: list[bytes]) -> tuple[object, tuple[int, int]]:
     return reading(sink.getvalue()), (chunk.bloom_filter_offset, chunk.bloom_filter_offset + chunk.bloom_filter_length)
 
 
-def reading(data: bytes) -> object:
+def reading(data: bytes) -> ReadAt:
     return lambda start, length: data[start : start + length]

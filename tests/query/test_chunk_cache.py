@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,8 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
-from sample_lake import OWN, START
 
 from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import Corrupt, TooLarge
@@ -26,16 +25,18 @@ from lakerunner.model.signal import TRACES, Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.objects.local import LocalStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.pipeline.steps import order
 from lakerunner.plan.scan import Scan, attribute_column, id_column
-from lakerunner.query import files
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.files import CachedFile, Files, StoredObject
-from lakerunner.query.footers import Footer, read_footer
-from lakerunner.query.held import HeldFile
-from lakerunner.query.kept import Kept
+from lakerunner.query.segment_cache import files
+from lakerunner.query.segment_cache.cache import SegmentCache
+from lakerunner.query.segment_cache.files import CachedFile, Files, StoredObject
+from lakerunner.query.segment_cache.footers import Footer, read_footer
+from lakerunner.query.segment_cache.lease import LeasedFile
+from lakerunner.query.segment_cache.lru import LruCache
+from query.real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
+from query.sample_lake import OWN, START
 
 LOGS = Scan("s", "logs", ALL_TIME, ("message",))
 
@@ -52,7 +53,7 @@ def small_gaps() -> Iterator[None]:
 def lake(tmp_path_factory: pytest.TempPathFactory) -> RealLake:
     lake = RealLake(tmp_path_factory.mktemp("real"))
     for seed in range(3):
-        lake.add(lambda request, seed=seed: some_records(request, 8000, seed))
+        lake.add(partial(some_records, rows=8000, seed=seed))
     assert all(segment.bytes > 600_000 for segment in lake.segments)
     return lake
 
@@ -294,7 +295,7 @@ class TestBounds:
             paths = [held.files[segment.id].path for segment in lake.segments]
             read = [read_footer(path, "key") for path in paths]
         objects = [named(n) for n in range(3)]
-        kept: Kept[Footer] = Kept(2 * max(footer.bytes for footer in read))
+        kept: LruCache[Footer] = LruCache(2 * max(footer.bytes for footer in read))
         for object_, footer in zip(objects[:2], read[:2], strict=True):
             kept.put(object_, footer, footer.bytes)
         assert kept.get(objects[0]) is read[0]
@@ -434,7 +435,7 @@ def test_many_scans_at_once_within_a_small_cache(lake: RealLake, tmp_path: Path,
     assert (cache.held, cache.size <= 1_500_000) == (0, True)
 
 
-def ranges(file: HeldFile) -> str:
+def ranges(file: LeasedFile) -> str:
     return " OR ".join(f"file_row_number BETWEEN {first} AND {end - 1}" for first, end in file.rows or ()) or "true"
 
 

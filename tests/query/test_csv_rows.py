@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.query.csv_rows import csv_header, csv_rows
+from lakerunner.query.row_text import csv_header, csv_rows
 
 
 def cell(expression: str) -> str:

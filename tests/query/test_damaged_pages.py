@@ -17,8 +17,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from real_lake import Asking, RealLake, some_records
-from sample_lake import NOW, OWN, START, Elsewhere, Lake, Record
 
 from lakerunner.model.condition import Contains
 from lakerunner.model.errors import Corrupt
@@ -28,15 +26,17 @@ from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.local import LocalStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.scan import Scan, id_column
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.footers import TRAILER, read_footer
-from lakerunner.query.pages import check_pages, pages_of
-from lakerunner.query.spans import Span
+from lakerunner.query.segment_cache.cache import SegmentCache
+from lakerunner.query.segment_cache.footers import TRAILER, read_footer
+from lakerunner.query.segment_cache.pages import check_pages, pages_of
+from lakerunner.query.segment_cache.spans import Span
 from lakerunner.query.sql import Question
 from lakerunner.query.worker import QueryWorker
+from query.real_lake import Asking, RealLake, some_records
+from query.sample_lake import NOW, OWN, START, Elsewhere, Lake, Record
 from suites.scripted import events_of, sql_server
 
 Store = type[LocalStore]
@@ -97,9 +97,9 @@ def test_duckdb_alone_answers_with_other_numbers(lake: Lake) -> None:
     """Why pages are checked."""
     path = file_of(lake, lake.all[1])
     sql = f"SELECT md5(string_agg(hex(span_id), '')) FROM read_parquet('{path}')"
-    before = duckdb.sql(sql).fetchall()
+    before = duckdb.execute(sql).fetchall()
     damage(lake, lake.all[1])
-    assert duckdb.sql(sql).fetchall() != before
+    assert duckdb.execute(sql).fetchall() != before
 
 
 def test_a_damaged_page_is_refused_by_name(lake: Lake) -> None:
@@ -217,7 +217,7 @@ def test_a_file_of_the_store_that_is_written_to_is_looked_at_again(tmp_path: Pat
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The columns of the chunks that were checked, in order."""
-    from lakerunner.query import sound
+    from lakerunner.query.segment_cache import pages
 
     seen: list[str] = []
 
@@ -225,7 +225,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(chunk.path_in_schema)
         check_pages(data, chunk, footer)
 
-    monkeypatch.setattr(sound, "check_pages", noted)
+    monkeypatch.setattr(pages, "check_pages", noted)
     return seen
 
 
@@ -411,11 +411,9 @@ def test_every_byte_of_a_header(column: str, pages_file: tuple[Path, pa.Table], 
         other = tmp_path / f"{number}.parquet"
         other.write_bytes(data[:first] + changed + data[end:])
         with suppress(duckdb.Error):
-            assert (
-                duckdb.sql(f"SELECT {column} FROM read_parquet('{other}')")
-                .to_arrow_table()[column]
-                .equals(table[column])
-            )
+            relation = duckdb.sql(f"SELECT {column} FROM read_parquet('{other}')")
+            assert relation is not None
+            assert relation.to_arrow_table()[column].equals(table[column])
 
 
 def test_pages_without_checksums_are_read(tmp_path: Path) -> None:

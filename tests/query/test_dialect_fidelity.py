@@ -8,9 +8,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_query_exact import QUERIES
 
 from lakerunner.lakeql.dialect import DIALECT
+from query.test_query_exact import QUERIES
 
 HERE = Path(__file__).parent
 EXPRESSIONS = (HERE / "fidelity_expressions.txt").read_text().splitlines()

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sample_lake import NOW, OWN, START, Lake, Record, answer_of
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import LakerunnerError, TooLarge, Unavailable, UserError
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf, Plan, SqlFinish
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Job
+from lakerunner.query.contract.account import Account
+from lakerunner.query.engine import RowJob
 from lakerunner.query.known_segments import Pick
 from lakerunner.query.options import Options
 from lakerunner.query.sql import Question
 from lakerunner.query.unit import Unit
 from lakerunner.query.workers import OneWorker
+from query.sample_lake import NOW, OWN, START, Lake, Record, answer_of
 from suites.queries import sql_queries
 
 SORTED = "SELECT message FROM logs ORDER BY message"
@@ -158,7 +158,7 @@ def test_a_query_is_stopped_after_its_seconds_though_each_round_is_short(small: 
 def test_a_plan_may_call_kernels_and_a_user_may_not(small: Lake) -> None:
     engine = small.engine()
     plan = Plan((), SqlFinish("SELECT exact_ratio(x, 4) AS y FROM range(3) t(x)"))
-    answer = engine.engine.run(Job(OWN, plan, (), Options(NOW)))
+    answer = engine.engine.run(RowJob(OWN, plan, (), Options(NOW)))
     assert pa.Table.from_batches(list(answer)).to_pydict() == {"y": [0.0, 0.25, 0.5]}
     with pytest.raises(UserError, match="exact_ratio"):
         engine.sql(OWN, Question("SELECT exact_ratio(1, 2)", NOW))
@@ -176,5 +176,5 @@ def test_a_relation_that_is_read_twice_gives_all_its_rows_each_time(sql: str, sm
     (scan,) = compile_sql("SELECT message FROM logs", OWN, NOW).scans
     plan = Plan((Leaf(scan, SqlRows("SELECT message FROM scan_1")),), SqlFinish(sql))
     picks = (Pick(tuple(small.all), Account(considered=1)),)
-    answer = small.engine().engine.run(Job(OWN, plan, picks, Options(NOW)))
+    answer = small.engine().engine.run(RowJob(OWN, plan, picks, Options(NOW)))
     assert sum(batch.num_rows for batch in answer) == 100

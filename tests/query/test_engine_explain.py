@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, answer_of
 
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
-from lakerunner.query.explain import account_lines
+from lakerunner.query.contract.account import Account, Missing
+from lakerunner.query.explain_answer import account_lines
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.unit import Unit
+from query.sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, answer_of
 
 SQL = "SELECT count(*) AS n FROM logs WHERE timestamp < '2024-01-01T02:00:00Z' AND timestamp >= '2024-01-01'"
 

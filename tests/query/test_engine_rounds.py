@@ -9,21 +9,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sample_lake import HOUR, NOW, OWN, START, Lake, Record
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import TooLarge
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Job
+from lakerunner.query.contract.account import Account
+from lakerunner.query.engine import Engine, RowJob
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.options import Options
+from lakerunner.query.row_answer import Coordinator
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
+from query.sample_lake import HOUR, NOW, OWN, START, Lake, Record
 
 MINUTE = HOUR // 60
 HOURS = 6
@@ -67,12 +67,12 @@ def engine_of(lake: Lake, watched: Watched, first_bytes: int = 1, max_rows: int 
     return Engine(KnownSegments(lake), OneWorker(watched), coordinator, first_bytes=first_bytes)
 
 
-def job_of(lake: Lake, sql: str, rounds: Rounds | None, *, passes: bool = False) -> Job:
+def job_of(lake: Lake, sql: str, rounds: Rounds | None, *, passes: bool = False) -> RowJob:
     (scan,) = compile_sql("SELECT timestamp, message FROM logs", OWN, NOW).scans
     plan = Plan((Leaf(scan, SqlRows('SELECT * FROM "scan_1"')),), SqlFinish(sql, rounds, passes))
     segments = lake.pick(OWN, "logs", scan.time).segments
     considered = Account(considered=len(segments))
-    return Job(OWN, plan, (Pick(segments, considered),), Options(NOW), before=considered)
+    return RowJob(OWN, plan, (Pick(segments, considered),), Options(NOW), before=considered)
 
 
 def table_of(answer: Answer) -> pa.Table:

@@ -9,30 +9,30 @@ from typing import Any
 
 import httpx
 import pytest
-from metric_lake import NS, MetricLake
-from sample_lake import OWN
-from tiered_lake import HOUR, MINUTE, T0, series
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.model.retention import WAIT_NS, parse_retention
+from lakerunner.model.retention_policy import WAIT_NS, parse_retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from lakerunner.promql.plan import PromqlQuestion
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.metrics.answer import CardinalityQuestion
-from lakerunner.query.metrics.read_lines import lines
-from lakerunner.query.metrics.reads import to_json
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.metric_answers import CardinalityQuestion
+from lakerunner.query.read_lines import read_lines
+from lakerunner.query.reads import to_json
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps, Vector
-from lakerunner.services.sweep.retention import PastRetention
+from lakerunner.services.sweep.segment_chores import PastRetention
+from query.metric_lake import NS, MetricLake
+from query.sample_lake import OWN
+from query.tiered_lake import HOUR, MINUTE, T0, series
 from servers.postgres import empty_index
 from suites.metrics_lake import metrics_server
 from suites.queries import metric_queries
@@ -123,7 +123,7 @@ def test_what_no_window_has_is_warned_of(lake: IndexedLake) -> None:
     assert found == [(60, 60.0), (120, 59.0), (180, 1.0), (240, 60.0)]
     assert warnings == [f"{text}: {UP}"]
     assert lake.ask(text, streamed=True)[:2] == (found, warnings)
-    assert lines(to_json(answer.reads)) == [
+    assert read_lines(to_json(answer.reads)) == [
         text,
         "  Read 1 h rollups or finer: 1 d rollups need a range that is a multiple of 1 d.",
         "  read 1 h rollups after 2024-01-01 00:00:00 to 2024-01-01 04:00:00",

@@ -8,34 +8,34 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from sample_lake import FULL_SHRED, HOUR, NOW, OWN, START, Lake, Record
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Absent, Corrupt, LakerunnerError, Lost, TooLarge, Unavailable, UserError
 from lakerunner.model.segment import Segment
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
-from lakerunner.query.assign import UnitSize, ranked
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import EngineError
-from lakerunner.query.gather import Gathering
-from lakerunner.query.inflow import Queued, Spool, Spooled
+from lakerunner.query.contract.account import Account, Missing
+from lakerunner.query.contract.failures import EngineError
+from lakerunner.query.gather import GatherOptions, UnitSize, rank_workers
+from lakerunner.query.inflow import QueuedInflow, Spool, SpooledInflow
 from lakerunner.query.row_gather import RowGather
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import Worker
+from query.sample_lake import FULL_SHRED, HOUR, NOW, OWN, START, Lake, Record
 
 ENDLESS = "SELECT count(*) AS message FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
 LONG = "SELECT a.x, b.y FROM range(1000000) a(x), range(1000000) b(y)"
-HERE = Gathering()
-PARTIAL = Gathering(partial=True)
+HERE = GatherOptions()
+PARTIAL = GatherOptions(partial=True)
 
 
 @dataclass
@@ -124,11 +124,11 @@ def leaf(sql: str = "SELECT message FROM scan_1", *, steady: bool = True) -> Lea
     return Leaf(scan, SqlRows(sql, steady=steady))
 
 
-def gather(lake: Lake, workers: Sequence[Worker], how: Gathering = HERE, of: Leaf | None = None) -> RowGather:
+def gather(lake: Lake, workers: Sequence[Worker], how: GatherOptions = HERE, of: Leaf | None = None) -> RowGather:
     return RowGather(OWN, of or leaf(), lake.all, Crew(workers), how)
 
 
-def messages(gathered: RowGather) -> list[str]:
+def messages(gathered: RowGather) -> list[Any]:
     return gathered.reader().read_all()["message"].to_pylist()
 
 
@@ -137,7 +137,7 @@ def everything(lake: Lake) -> list[str]:
 
 
 def own_worker(segment: Segment, workers: Sequence[Trouble]) -> Trouble:
-    best = ranked(segment.id, [worker.name for worker in workers])[0]
+    best = rank_workers(segment.id, [worker.name for worker in workers])[0]
     return next(worker for worker in workers if worker.name == best)
 
 
@@ -226,7 +226,7 @@ class TestStoreAway:
     def test_a_partial_answer_names_what_is_missing(self, wide: Lake, hire: Hire) -> None:
         worker = hire("a")
         away = wide.all[3:5]
-        worker.run = run_but(worker.worker, away)  # type: ignore[method-assign]
+        worker.run = run_but(worker.worker, away)  # type: ignore[method-assign, assignment]
         size = UnitSize(segments=1)
         partial = gather(wide, [worker], replace(PARTIAL, size=size))
         lost = {f"{n}/{i}" for n in (3, 4) for i in range(600)}
@@ -387,16 +387,16 @@ def test_gathers_read_one_after_the_other_do_not_wait_for_each_other(tmp_path: P
 
 def test_the_spool_has_a_limit(tmp_path: Path, wide: Lake, hire: Hire) -> None:
     batch = pa.record_batch({"x": pa.array(range(1000))})
-    Spooled(Spool(tmp_path, batch.nbytes)).put(batch)
+    SpooledInflow(Spool(tmp_path, batch.nbytes)).put(batch)
     with pytest.raises(TooLarge, match="query_spool_bytes 7999"):
-        Spooled(Spool(tmp_path, batch.nbytes - 1)).put(batch)
+        SpooledInflow(Spool(tmp_path, batch.nbytes - 1)).put(batch)
     past = raised(gather(wide, [hire("a")], replace(HERE, ahead=True, spool=Spool(tmp_path, 100))))
     assert isinstance(past, TooLarge)
     assert "more than query_spool_bytes 100 of one table's rows: narrow its time range" in str(past)
 
 
 def test_spooled_rows_are_all_there_beyond_memory_and_leave_no_file(tmp_path: Path) -> None:
-    spooled = Spooled(Spool(tmp_path))
+    spooled = SpooledInflow(Spool(tmp_path))
     batch = pa.record_batch({"x": pa.array(range(100_000))})
     for n in range(30):
         spooled.put(batch.slice(n))
@@ -406,7 +406,7 @@ def test_spooled_rows_are_all_there_beyond_memory_and_leave_no_file(tmp_path: Pa
 
 
 def test_a_batch_larger_than_the_queue_passes() -> None:
-    queued = Queued()
+    queued = QueuedInflow()
     big = pa.record_batch({"x": pa.array(np.arange(5_000_000))})
     queued.put(big)
     queued.end()

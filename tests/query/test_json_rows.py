@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.query.rows import json_rows
+from lakerunner.query.row_text import json_rows
 
 
 def batch_of(sql: str) -> pa.RecordBatch:

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, Record
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
@@ -16,12 +15,13 @@ from lakerunner.index.index import Index
 from lakerunner.model.condition import Condition, Equals
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import Organization
-from lakerunner.model.segment import Picked
+from lakerunner.model.segment import SegmentPick
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
 from lakerunner.plan.scan import Scan
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
+from query.sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, Record
 from servers.lake import wait_until
 from suites.queries import sql_queries
 
@@ -33,7 +33,7 @@ class Away(Lake):
 
     away = False
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, **asked: Any) -> Picked:
+    def pick(self, organization: UUID, signal: str, time: TimeRange, **asked: Any) -> SegmentPick:
         if self.away:
             raise Unavailable("PostgreSQL does not answer")
         return super().pick(organization, signal, time, **asked)

@@ -12,9 +12,6 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from metric_lake import NS, MetricLake, gauge, label, metric, written
-from rollup_oracle import RollupLake, points_of
-from sample_lake import OWN
 
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.model.hll import CARDINALITY, RELATIVE_ERROR, estimate, sketch
@@ -22,17 +19,21 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from lakerunner.promql.selection.staleness import STALE_BITS
-from lakerunner.query.account import Account
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.metrics import active, cardinality
-from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount
-from lakerunner.query.metrics.queries import MetricQueries
+from lakerunner.query import cardinality
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.metric_answers import Cardinality, CardinalityQuestion, LabelCount
+from lakerunner.query.metric_queries import MetricQueries
+from lakerunner.query.metrics import active
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
+from query.metric_lake import NS, MetricLake, gauge, label, metric, written
+from query.rollup_oracle import RollupLake, points_of
+from query.sample_lake import OWN
 from suites.queries import metric_queries
 
 T0 = 1_704_067_200_000  # a multiple of every tier

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metric_lake import NS
-from tiered_lake import DAY, HOUR, MINUTE, T0, Tiered, ask, delta, same, series, small
 
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.query.metrics.read_lines import lines
-from lakerunner.query.metrics.reads import to_json
+from lakerunner.query.read_lines import read_lines
+from lakerunner.query.reads import to_json
 from lakerunner.series.values import Steps
+from query.metric_lake import NS
+from query.tiered_lake import DAY, HOUR, MINUTE, T0, Tiered, ask, delta, same, series, small
 
 EVERY_MINUTE: list[tuple[int, float | None]] = [(T0 + n * MINUTE, float(n)) for n in range(1, 241)]
 LAST = T0 + 4 * HOUR
@@ -163,7 +163,7 @@ def test_what_came_late_and_is_not_rolled_up_yet(without_raw: Tiered) -> None:
 
 def test_explain_shows_it(without_raw: Tiered) -> None:
     _, answer = ask(without_raw, "irate(up[1h])", HOURLY, raw=False)
-    assert lines(to_json(answer.reads)) == [
+    assert read_lines(to_json(answer.reads)) == [
         "irate(up[1h])",
         "  Read raw samples: irate needs every sample.",
         "  read raw samples after 2024-01-01 00:00:00 to 2024-01-01 04:00:00",

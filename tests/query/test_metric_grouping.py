@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.model.labels.matcher import LabelTest, Matcher
+from lakerunner.model.labels.matcher import LabelTest, Matcher, Operator
 from lakerunner.model.labels.metric_view import Form, StoredSeries
-from lakerunner.query.metrics.grouping import alike
-from lakerunner.query.metrics.seen import Matched, Seen
+from lakerunner.query.metrics.layout import alike
+from lakerunner.query.metrics.series_registry import FacetSelection, FacetTable
 
 A, B, C = (labels_of({NAME: "m", "a": value}) for value in "abc")
 
@@ -39,7 +39,7 @@ def test_no_labels_at_all() -> None:
         ("!=", "\ud800", [True, True, True]),
     ],
 )
-def test_a_matcher_over_texts(op: str, value: str, meant: list[bool]) -> None:
+def test_a_matcher_over_texts(op: Operator, value: str, meant: list[bool]) -> None:
     """Half a character, which JSON can state, is no label's value."""
     test = LabelTest(Matcher("x", op, value))
     assert test.each(pa.array(["a", "", "ä"])).tolist() == meant
@@ -53,9 +53,9 @@ def series(digest: int, type_: str, **labels: str) -> StoredSeries:
 
 def test_series_that_become_known_later_are_matched_too_and_le_does_not_count_for_buckets() -> None:
     known = [series(1, "histogram", job="a"), series(2, "gauge", job="a"), series(3, "gauge", job="b", le="1")]
-    seen = Seen(Form.ESCAPED)
-    one = Matched((Matcher("job", "=", "a"), Matcher("le", "=", "1")))
-    other = Matched((Matcher(NAME, "=", "m"), Matcher("le", "=", "1")))
+    seen = FacetTable(Form.ESCAPED)
+    one = FacetSelection((Matcher("job", "=", "a"), Matcher("le", "=", "1")))
+    other = FacetSelection((Matcher(NAME, "=", "m"), Matcher("le", "=", "1")))
     seen.extend(known[:2])
     one.extend(seen)
     names = [dict(seen.facets[n].labels)[NAME] for n in one.found.tolist()]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from metric_lake import ALL, T0, MetricLake, gauge, named, plain
-from sample_lake import removed
 
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.metrics.reading import SegmentFile
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.promql.operators import Selection
+from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.metrics.segment_file import SegmentFile
+from lakerunner.query.segment_cache.cache import SegmentCache
+from query.metric_lake import ALL, T0, MetricLake, gauge, named, plain
+from query.sample_lake import removed
 
 
 @pytest.fixture

@@ -6,15 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metric_lake import ALL, EVERY, NS, T0, MetricLake, gauge, label, metric, named, prom, written
 
 from lakerunner.model.condition import Equals
 from lakerunner.model.labels import labels_of
 from lakerunner.model.labels.matcher import Matcher, SelectorTest
 from lakerunner.model.labels.metric_view import Form, form_of, metric_conditions
-from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.query.metrics.exemplars import Exemplar, exemplars_of
-from lakerunner.query.metrics.listing import MetricFamily, label_names, label_values, metadata_of, series_of
+from lakerunner.plan.scan import fingerprint_groups, may_hold
+from lakerunner.query.metrics.list_series import (
+    Exemplar,
+    MetricFamily,
+    exemplars_of,
+    label_names,
+    label_values,
+    metadata_of,
+    series_of,
+)
+from query.metric_lake import ALL, EVERY, NS, T0, MetricLake, gauge, label, metric, named, prom, written
 
 RESOURCE = {"service.name": "cart", "host.name": "h1"}
 TRACE, SPAN = bytes(range(16)), bytes(range(8))

@@ -10,8 +10,8 @@ import pytest
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.promql.selection.staleness import STALE
-from lakerunner.series.evaluation.pieces import SCHEMA, Listed, Piece, from_batch, to_batch
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
+from lakerunner.series.evaluation.pieces import SCHEMA, ListingRows, Piece, from_batch, to_batch
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram, ResetHint
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Partial, Samples, Vector
 
@@ -19,13 +19,19 @@ LABELS = ((("__name__", "up"), ("job", "a")), (("job", 'quo"te é'),))
 VALUES = np.array([[1.5, np.nan, -0.0], [STALE, np.inf, 2**53 + 1.0]])
 PRESENT = np.array([[True, True, False], [False, True, True]])
 EXPONENTIAL = Histogram(
-    3, 7.0, np.nan, 1e-9, 2.0, Buckets(np.array([-3, 8], np.int32), np.array([1.0, 2.5])), reset_hint=ResetHint.GAUGE
+    3,
+    7.0,
+    np.nan,
+    1e-9,
+    2.0,
+    BucketCounts(np.array([-3, 8], np.int32), np.array([1.0, 2.5])),
+    reset_hint=ResetHint.GAUGE,
 )
 CUSTOM = Histogram(
     CUSTOM_BUCKETS,
     3.0,
     -1.0,
-    positive=Buckets(np.array([0, 2], np.int32), np.array([1.0, 2.0])),
+    positive=BucketCounts(np.array([0, 2], np.int32), np.array([1.0, 2.0])),
     custom_values=(0.5, np.inf),
 )
 
@@ -87,7 +93,7 @@ def test_samples_and_partials_come_back() -> None:
 
 
 def test_rows_of_listings_come_back() -> None:
-    assert travelled(Piece(Listed([["up", "gauge", None], {"a": 1}]))).value == Listed(
+    assert travelled(Piece(ListingRows([["up", "gauge", None], {"a": 1}]))).value == ListingRows(
         [["up", "gauge", None], {"a": 1}]
     )
 
@@ -98,5 +104,5 @@ def test_what_is_no_piece_is_another_version() -> None:
         pa.array([b"[]"], pa.large_binary()),
         pa.array([[]], pa.list_(pa.large_binary())),
     ]
-    with pytest.raises(Unavailable, match="no piece of this version"):
+    with pytest.raises(Unavailable, match="a piece that this version cannot read"):
         from_batch(pa.RecordBatch.from_arrays(row, schema=SCHEMA))

@@ -6,14 +6,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from metric_lake import NS
-from sample_lake import OWN
-from tiered_lake import MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, same, series, small
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.time import SECOND_NS
-from lakerunner.query.metrics.refusals import MOST, SECONDS, RefusalKey, Refusals
+from lakerunner.query.leaf_run import MOST, SECONDS, RefusalKey, Refusals
 from lakerunner.series.values import Steps
+from query.metric_lake import NS
+from query.sample_lake import OWN
+from query.tiered_lake import MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, same, series, small
 
 FIVE = 5 * MINUTE
 RATE = RefusalKey(OWN, "rate(sent[5m])", FIVE)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from metric_lake import ALL, EVERY, NS, T0, MetricLake, bits, gauge, metric, named, plain, prom, written
-from sample_lake import OTHER
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.plan.plan import Shard
-from lakerunner.promql.sample_range import Selection
+from lakerunner.promql.operators import Selection
 from lakerunner.promql.selection.staleness import STALE
+from query.metric_lake import ALL, EVERY, NS, T0, MetricLake, bits, gauge, metric, named, plain, prom, written
+from query.sample_lake import OTHER
 
 
 @pytest.fixture

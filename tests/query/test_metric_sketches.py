@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from metric_lake import MetricLake
-from rollup_oracle import points_of, rolled_up
-from tiered_lake import MINUTE, T0, Tiered, ask, roll_tier, same_histograms, series, tiered
 
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.tier import RAW, TIERS
@@ -24,9 +21,12 @@ from lakerunner.promql.operators import Limits as MetricsLimits
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.metrics.rollup_rows import stored_columns
-from lakerunner.series.evaluation.tiers import guard
+from lakerunner.series.evaluation.tiers import choose_tier
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS, Histogram, ResetHint
 from lakerunner.series.values import Steps
+from query.metric_lake import MetricLake
+from query.rollup_oracle import points_of, rolled_up
+from query.tiered_lake import MINUTE, T0, Tiered, ask, roll_tier, same_histograms, series, tiered
 from suites.sketch_oracle import bucket
 
 Points = list[tuple[int, float | None]]
@@ -125,10 +125,10 @@ def test_only_this_function_reads_sketches() -> None:
     steps = Steps(T0, T0 + 10 * MINUTE, 5 * MINUTE)
     read = {}
     for function in FUNCTIONS.values():
-        if function.windows is not None:
-            heart = guard(resolve(parse(f"{function.name}(up[5m])"), steps, False), steps, PROMQL).heart
-            assert heart is not None
-            read[function.name] = {"count", "zero_count", "positive", "negative"} & set(stored_columns(heart.facts))
+        if function.from_buckets is not None:
+            candidate = choose_tier(resolve(parse(f"{function.name}(up[5m])"), steps, False), steps, PROMQL).candidate
+            assert candidate is not None
+            read[function.name] = {"count", "zero_count", "positive", "negative"} & set(stored_columns(candidate.facts))
     assert read.pop("sketch_over_time") == {"count", "zero_count", "positive", "negative"}
     assert len(read) == 13
     assert not any(read.values())

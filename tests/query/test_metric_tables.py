@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from metric_lake import ALL, T0, MetricLake, gauge, named, plain
 
 from lakerunner.model.labels import labels_of
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.metrics.listing import metadata_of
-from lakerunner.query.metrics.parquet import ParquetTable
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.promql.operators import Selection
+from lakerunner.query.metrics.list_series import metadata_of
+from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.metrics.segment_file import ParquetTable
+from lakerunner.query.segment_cache.cache import SegmentCache
+from query.metric_lake import ALL, T0, MetricLake, gauge, named, plain
 
 
 @pytest.fixture

@@ -12,22 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from metric_lake import NS, MetricLake, gauge, metric
-from rollup_oracle import RollupLake, points_of, rolled_up
-from sample_lake import OWN
-from tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, roll_up, same, series, small, tiered
 
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.plan import Leaf
-from lakerunner.promql.operators import FetchSamples
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.metrics.read_lines import lines
-from lakerunner.query.metrics.reading import SegmentFile
-from lakerunner.query.metrics.reads import Read, to_json
+from lakerunner.promql.operators import FetchSamples, Selection
+from lakerunner.query.metrics.segment_file import SegmentFile
+from lakerunner.query.read_lines import read_lines
+from lakerunner.query.reads import Read, to_json
 from lakerunner.query.unit import Unit
 from lakerunner.series.evaluation.pieces import Piece, Untiered, from_batch, to_batch
 from lakerunner.series.values import Steps
+from query.metric_lake import NS, MetricLake, gauge, metric
+from query.rollup_oracle import RollupLake, points_of, rolled_up
+from query.sample_lake import OWN
+from query.tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, roll_up, same, series, small, tiered
 
 EXACT = ["delta", "resets", "changes", "count_over_time", "present_over_time", "min_over_time", "max_over_time"]
 EXACT += ["first_over_time", "last_over_time"]
@@ -183,7 +182,7 @@ def test_every_query_gives_what_raw_points_give(seed: int, add_rollups: Any, tmp
         try:
             same(from_tiers, from_raw, exact)
         except AssertionError as error:
-            raise AssertionError(f"{text} at {steps}:\n{lines(to_json(answer.reads))}\n{error}") from error
+            raise AssertionError(f"{text} at {steps}:\n{read_lines(to_json(answer.reads))}\n{error}") from error
         assert sorted(map(str, answer.notes)) == sorted(map(str, plain.notes))
         widths |= {tuple(read.tiles) for read in answer.reads}
         sketched |= {read.tier for read in answer.reads if "sketch_over_time" in text}
@@ -278,7 +277,7 @@ def test_the_widest_tier_and_why_no_wider(tmp_path: Path) -> None:
     _, answer = ask(made, "up", STEPS, raw=True)
     assert answer.reads[0].reason == "the request has tier=raw"
     _, answer = ask(made, "up", Steps(T0 + 15_849, T0 + 15_849), raw=False)
-    assert lines(to_json(answer.reads))[1] == (
+    assert read_lines(to_json(answer.reads))[1] == (
         "  Read raw samples: 10 s rollups need a time that is a multiple of 10 s."
     )
     _, answer = ask(made, "absent(up)", STEPS, raw=False)
@@ -369,7 +368,7 @@ def test_golden(tmp_path: Path) -> None:
         "1 + time()",
     ):
         _, answer = ask(made, text, STEPS, raw=False)
-        shown.append("\n".join(["---", text, "---", *lines(to_json(answer.reads))]))
+        shown.append("\n".join(["---", text, "---", *read_lines(to_json(answer.reads))]))
     found = "\n".join(shown) + "\n"
     if os.environ.get("GOLDEN") == "rewrite":
         GOLDEN.write_text(found)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metric_lake import EVERY, NS, T0, MetricLake, bits, gauge, label, metric, named, plain, prom, written
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from lakerunner.model.errors import UserError
@@ -18,8 +17,9 @@ from lakerunner.model.labels import Labels, labels_of
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.prometheus import escaped_label_name, escaped_metric_name
 from lakerunner.promql.selection.staleness import STALE
-from lakerunner.query.metrics.spread import number_text
+from lakerunner.query.metrics.compound_points import number_text
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
+from query.metric_lake import EVERY, NS, T0, MetricLake, bits, gauge, label, metric, named, plain, prom, written
 
 RESOURCE = {"service.name": "cart", "service.namespace": "shop", "service.instance.id": "i1", "host.name": "h1"}
 OF_CART = {"job": "shop/cart", "instance": "i1"}

@@ -5,38 +5,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
-from metric_lake import NS, T0, MetricLake, gauge, metric
-from sample_lake import OWN
 
 from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
 from lakerunner.model.labels import labels_text, value_of
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.model.segment import Picked, Segment, TierPicked
+from lakerunner.model.segment import Segment, SegmentPick, TierPick
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
+from lakerunner.plan.scan import fingerprint_groups, may_hold
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import Limits as MetricsLimits
+from lakerunner.promql.operators import Selection
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.metrics.queries import MetricQueries
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.metric_queries import MetricQueries
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.series_answer import Group
+from lakerunner.query.segment_cache.cache import SegmentCache
+from lakerunner.query.series_answer import StepGroup
 from lakerunner.query.worker import QueryWorker
 from lakerunner.series.evaluation import blocks
-from lakerunner.series.evaluation.evaluate import evaluate, in_order
-from lakerunner.series.evaluation.joined import joined_samples
-from lakerunner.series.values import Samples, Scalar, Steps, Vector
+from lakerunner.series.evaluation.evaluate import evaluate
+from lakerunner.series.evaluation.pieces import join_samples
+from lakerunner.series.values import Samples, Scalar, Steps, Vector, sort_by_labels
+from query.metric_lake import NS, T0, MetricLake, gauge, metric
+from query.sample_lake import OWN
 from suites.queries import metric_queries
 
 MINUTE = 60_000
@@ -83,16 +84,16 @@ class Index:
     def segments(self) -> Index:
         return self
 
-    def pick(self, organization: UUID, signal: str, time: Any, *, conditions: Any = ()) -> Picked:
+    def pick(self, organization: UUID, signal: str, time: Any, *, conditions: Any = ()) -> SegmentPick:
         own = [s for s in self.all if (s.organization, s.signal) == (organization, signal) and s.time.overlaps(time)]
         groups = fingerprint_groups(signal, conditions)
-        return Picked(tuple(s for s in own if may_hold(s.fingerprints, groups)), len(own))
+        return SegmentPick(tuple(s for s in own if may_hold(s.fingerprints, groups)), len(own))
 
-    def pick_tiers(self, organization: UUID, reach: Any, tier: int, *, conditions: Any = ()) -> TierPicked:
+    def pick_tiers(self, organization: UUID, reach: Any, tier: int, *, conditions: Any = ()) -> TierPick:
         """Nothing is rolled up."""
         time = TimeRange((reach[0] + 1) * NS, (reach[1] + 1) * NS)
         picked = self.pick(organization, "metrics", time, conditions=conditions)
-        return TierPicked({RAW: (reach,)}, picked.segments, picked.considered)
+        return TierPick({RAW: (reach,)}, picked.segments, picked.considered)
 
 
 class Named:
@@ -133,7 +134,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> MetricLake:
             fills.append(
                 gauge("temperature", list(zip(times, (15 + draw.random(60) * 10).tolist(), strict=True)), **where)
             )
-        fills.append(metric("latency", lambda m, t=times: _histogram(m, t)))
+        fills.append(metric("latency", partial(_histogram, times=times)))
         made.add(*fills)
     made.add(gauge("temperature", [(T0 + MINUTE, 1.0)], host="h0"), organization=uuid4())
     return made
@@ -176,12 +177,12 @@ def engine_of(lake: MetricLake, workers: Sequence[Named], **how: Any) -> MetricQ
     return metric_queries(Index(how.pop("index", lake.segments)), Several(workers), limits, **how)
 
 
-def asked(engine: MetricQueries, text: str, steps: Steps = HOURS, **how: Any) -> list[Group]:
+def asked(engine: MetricQueries, text: str, steps: Steps = HOURS, **how: Any) -> list[StepGroup]:
     instant = how.pop("instant", False)
     return list(engine.promql(how.pop("organization", OWN), PromqlQuestion(text, steps, instant, T0 * NS, **how)))
 
 
-def shown(groups: Sequence[Group]) -> dict[str, list[Any]]:
+def shown(groups: Sequence[StepGroup]) -> dict[str, list[Any]]:
     """By labels: times and values, each with its bits."""
     found: dict[str, list[Any]] = {}
     for group in groups:
@@ -206,7 +207,7 @@ class AllSamples:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         segments = [one for one in self._lake.segments if one.organization == OWN]
-        return joined_samples(list(self._lake.metrics.samples(segments, Selection(matchers, start, end))))
+        return join_samples(list(self._lake.metrics.samples(segments, Selection(matchers, start, end))))
 
 
 @pytest.mark.parametrize("text", QUERIES)
@@ -215,7 +216,7 @@ def test_one_worker_three_workers_and_parts_give_the_same_as_all_samples_at_once
 ) -> None:
     value, notes = evaluate(resolve(parse(text), HOURS, False), HOURS, AllSamples(lake), PROMQL)
     assert isinstance(value, Vector | Scalar)
-    whole = shown([Group(HOURS, in_order(value) if isinstance(value, Vector) else value)])
+    whole = shown([StepGroup(HOURS, sort_by_labels(value) if isinstance(value, Vector) else value)])
     alone = engine_of(lake, workers[:1])
     assert shown(asked(alone, text)) == whole
     few_rows = {"shard_rows": 400}

@@ -6,9 +6,10 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,9 +17,6 @@ import httpx
 import pyarrow as pa
 import pytest
 from anyio import CapacityLimiter
-from grep_language import Grep, GrepApi, compile_grep, parse
-from real_lake import RealLake
-from sample_lake import OWN, START
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
@@ -29,18 +27,22 @@ from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.model.organization import Organization
-from lakerunner.model.segment import Picked, Segment
+from lakerunner.model.segment import Segment, SegmentPick
 from lakerunner.model.time import MINUTE_NS, TimeRange
 from lakerunner.plan.explain import Explain
-from lakerunner.query.coordinate import Coordinator
+from lakerunner.plan.operator import Operator
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.engine import Engine
-from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.operators import OPERATORS
+from lakerunner.query.operator_table import OPERATORS
 from lakerunner.query.options import Options
 from lakerunner.query.result_cache import ResultCache
+from lakerunner.query.row_answer import Coordinator
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
+from query.grep_language import Grep, GrepApi, compile_grep, parse
+from query.real_lake import RealLake
+from query.sample_lake import OWN, START
 
 KEY = "of the cluster"
 NOW = START + 60 * MINUTE_NS
@@ -62,9 +64,9 @@ class Index:
     def segments(self) -> Index:
         return self
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, conditions: Any = ()) -> Picked:
+    def pick(self, organization: UUID, signal: str, time: TimeRange, *, conditions: Any = ()) -> SegmentPick:
         own = tuple(s for s in self.all if s.organization == organization and s.time.overlaps(time))
-        return Picked(own, len(own))
+        return SegmentPick(own, len(own))
 
     def pick_tiers(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("no rollups of lines")
@@ -83,15 +85,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Three workers over HTTP, and the API of the language, each on its own port."""
     lake = RealLake(tmp_path_factory.mktemp("grep"))
     for lines in LINES:
-        lake.add(lambda request, lines=lines: _fill(request, lines))
+        lake.add(partial(_fill, lines=lines))
     workers = [_worker(lake, f"cache-{n}") for n in range(3)]
-    operators = OPERATORS | {"grep": Grep}
+    operators: Mapping[str, type[Operator]] = {**OPERATORS, "grep": Grep}
     servers = [_serve(WorkerApi(one.run, KEY, CapacityLimiter(20), operators=operators)) for one in workers]
     remote = RemoteWorkers(Addresses(lookups(",".join(server.url for server in servers))), KEY, 60)
     sandboxes = _sandboxes(lake, "coordinator")
     results = ResultCache(1 << 20, 300.0, time.monotonic)
     engine = Engine(KnownSegments(Index(lake.segments)), remote, Coordinator(sandboxes), results=results, first_bytes=1)
-    who = Authenticator({}.get, Organization(OWN, "own"))
+    who = Authenticator(lambda _: None, Organization(OWN, "own"))
     api = GrepApi(engine, who, QueryLimits(Capacity(4, 1000.0, 4), time.monotonic), lambda: NOW)
     servers.append(_serve(api))
     yield Served(engine, lake, workers, servers[-1].url)

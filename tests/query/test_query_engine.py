@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_lake import HOUR, NOW, OWN, START, Elsewhere, Lake, Record, answer_of, removed
 
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
 from lakerunner.query.answer import Answer
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.unit import Unit
+from query.sample_lake import HOUR, NOW, OWN, START, Elsewhere, Lake, Record, answer_of, removed
 
 
 @pytest.fixture

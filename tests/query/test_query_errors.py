@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sample_lake import NOW, OWN, START, Lake, Record
 
 from lakerunner.model.errors import UserError
-from lakerunner.query.failures import EngineError
-from lakerunner.query.located import located
+from lakerunner.query.contract.failures import EngineError
 from lakerunner.query.sql import Question, SqlQueries
+from lakerunner.query.sql_errors import locate_error
+from query.sample_lake import NOW, OWN, START, Lake, Record
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_errors_of_the_engine(sql: str, small: SqlQueries) -> None:
 
 def test_a_name_of_ours_is_never_shown() -> None:
     message = 'column "scan_1.trace_id.bytes" and scan_2.group0 of "scan_12" and "scan_1.scope_attributes[\\A\'b]"'
-    shown = located(EngineError(message), "SELECT 1")
+    shown = locate_error(EngineError(message), "SELECT 1")
     assert str(shown) == "column trace_id and this expression of this expression and scope_attrs['A'b']"
 
 
@@ -104,4 +104,4 @@ def test_a_name_of_ours_is_never_shown() -> None:
 )
 def test_a_word_for_a_number_names_the_numbers(word: str, sql: str, expected: str) -> None:
     message = f"Could not convert string '{word}' to INT32"
-    assert str(located(EngineError(message), sql)) == message + expected
+    assert str(locate_error(EngineError(message), sql)) == message + expected

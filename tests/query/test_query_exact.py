@@ -9,10 +9,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from sample_lake import Lake, answer_of, plain_map
 
-from lakerunner.query.rows import json_rows
+from lakerunner.query.row_text import json_rows
 from lakerunner.query.sql import SqlQueries
+from query.sample_lake import Lake, answer_of, plain_map
 
 QUERIES = (Path(__file__).parent / "exact.sql").read_text().splitlines()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_lake import HOUR, NOW, OWN, START, Lake, Record
 
 from lakerunner.model.time import time_text
-from lakerunner.query.account import Account
+from lakerunner.query.contract.account import Account
 from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
+from query.sample_lake import HOUR, NOW, OWN, START, Lake, Record
 from suites.queries import sql_queries
 
 AN_HOUR = START + HOUR

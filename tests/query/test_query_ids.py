@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sample_lake import START, Lake, Record, answer_of
 
 from lakerunner.query.sql import SqlQueries
+from query.sample_lake import START, Lake, Record, answer_of
 
 ID, SPAN, OTHER_ID = "AB" * 16, "CD" * 8, "ac" * 16
 

@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from sample_lake import HOUR, OWN, START, Lake
 
 from lakerunner.lakeql.tables import METRICS_TABLE
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.query.rows import json_rows
+from lakerunner.pipeline.make_segments import Raw, make_segments
+from lakerunner.query.row_text import json_rows
 from lakerunner.query.sql import Question, SqlQueries
+from query.sample_lake import HOUR, OWN, START, Lake
 
 TRACE = bytes(range(16))
 BIG = 2**53 + 1

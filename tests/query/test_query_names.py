@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
 
 from lakerunner.model.errors import UserError
-from lakerunner.query.rows import json_rows
+from lakerunner.query.row_text import json_rows
 from lakerunner.query.sql import Question, SqlQueries
+from query.sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
 
 STATUS = "coalesce(attributes['http.status_code'], resource_attrs['http.status_code'])"
 POD = "coalesce(attributes['pod'], resource_attrs['pod'])"

@@ -19,26 +19,34 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
-from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of
-from test_query_metrics import request as metrics_request
-from test_query_spans import request as spans_request
 
 from lakerunner.model.errors import Absent, Corrupt, Crashed, TooLarge, Unavailable, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS, TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.ask.run import AskLimits, SparkQueries, SparkRun, explained, own_session, refuse_substitution
-from lakerunner.pipeline.job import warm
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.ask.run import (
+    AskLimits,
+    JobGroup,
+    SparkQueries,
+    explain_error,
+    own_session,
+    refuse_substitution,
+)
+from lakerunner.pipeline.job import start_workers
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.pipeline.session import SUBSTITUTE
 from lakerunner.plan.spark import SparkPlan
-from lakerunner.query.footers import read_footer
 from lakerunner.query.outgrown import Outgrown
-from lakerunner.query.rows import json_rows
+from lakerunner.query.row_text import json_rows
+from lakerunner.query.segment_cache.footers import read_footer
 from lakerunner.query.sql import Question, SqlQueries
+from query.sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of
+from query.test_query_metrics import request as metrics_request
+from query.test_query_spans import request as spans_request
 from servers.lake import wait_until
 from servers.spark import spark_session
+from suites.queries import by_spark_sql
 from suites.random_sql import RandomSql
 
 pytestmark = pytest.mark.heavy
@@ -50,7 +58,7 @@ OFTEN, SELDOM = (part.splitlines() for part in (Path(__file__).parent / "spark.s
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark")) as opened:
-        warm(opened)
+        start_workers(opened)
         yield opened
 
 
@@ -61,8 +69,22 @@ class Here:
 
     queries: SparkQueries
 
-    def start(self, _organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
-        return self.queries.start(plan, segments)
+    def start(self, _organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> HereRun:
+        return HereRun(self.queries, self.queries.group(), plan, segments)
+
+
+@dataclass(frozen=True)
+class HereRun:
+    queries: SparkQueries
+    group: JobGroup
+    plan: SparkPlan
+    segments: Sequence[Sequence[Segment]]
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return self.queries.sql(self.group, self.plan, self.segments, schema)
+
+    def cancel(self) -> None:
+        self.group.cancel()
 
 
 def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> SqlQueries:
@@ -77,7 +99,7 @@ def both(lake: Lake, session: SparkSession) -> SqlQueries:
 
 
 def by_spark(engine: SqlQueries, sql: str) -> pa.Table:
-    answer = engine.sql(OWN, Question(sql, NOW, engine="spark"))
+    answer = by_spark_sql(engine, OWN, sql, NOW)
     return pa.Table.from_batches(list(answer), schema=answer.schema)
 
 
@@ -105,10 +127,10 @@ def test_what_java_says_is_told(session: SparkSession) -> None:
     """Java that is there and fails is not called gone."""
     with pytest.raises(Py4JJavaError) as raised:
         session._jvm.java.util.ArrayList().get(0)  # type: ignore[union-attr]
-    told = explained(raised.value, "1g")
+    told = explain_error(raised.value, "1g")
     assert isinstance(told, Crashed)
     assert str(told).startswith("Spark did not finish the query: java.lang.IndexOutOfBoundsException: ")
-    told = explained(ConnectionRefusedError("no one is there"), "1g")
+    told = explain_error(ConnectionRefusedError("no one is there"), "1g")
     assert str(told).endswith("has ended, or does not answer: ConnectionRefusedError: no one is there")
 
 
@@ -161,8 +183,8 @@ DOLLARS = "${env:PATH} ${system:user.dir} ${spark.app.name} $ {x} \\u0024{env:PA
 )
 def test_nothing_is_put_in_the_place_of_a_dollar(both: SqlQueries, sql: str, parameters: dict[str, Any]) -> None:
     """Spark would replace ${env:NAME} in the text of a statement by the server's variable."""
-    for engine in ("duckdb", "spark"):
-        answer = both.sql(OWN, Question(sql, NOW, parameters=parameters, engine=engine))
+    by_duckdb = both.sql(OWN, Question(sql, NOW, parameters=parameters))
+    for answer in (by_duckdb, by_spark_sql(both, OWN, sql, NOW, parameters)):
         assert [row for batch in answer for row in batch.to_pylist()] == [{"v": DOLLARS}]
 
 
@@ -183,13 +205,13 @@ def test_no_query_is_run_where_variables_would_be_put_into_it(session: SparkSess
 
 
 def test_an_account_says_what_was_read(both: SqlQueries) -> None:
-    answer = both.sql(OWN, Question("SELECT 1 FROM logs WHERE timestamp < '1970-01-01'", NOW, engine="spark"))
+    answer = by_spark_sql(both, OWN, "SELECT 1 FROM logs WHERE timestamp < '1970-01-01'", NOW)
     assert [batch.num_rows for batch in answer] == [1]
     assert (answer.account.considered, answer.account.read, answer.account.rows) == (1, 1, 1)
 
 
 def test_rows_of_another_organization_are_out_of_reach(both: SqlQueries) -> None:
-    (batch,) = both.sql(OTHER, Question("SELECT count(*) AS n FROM logs", NOW, engine="spark"))
+    (batch,) = by_spark_sql(both, OTHER, "SELECT count(*) AS n FROM logs", NOW)
     assert batch.to_pylist() == [{"n": 100}]
 
 
@@ -211,7 +233,7 @@ def test_a_query_ends_at_its_time(lake: Lake, session: SparkSession, seconds: fl
 
 
 def test_a_closed_answer_ends_its_job(both: SqlQueries, session: SparkSession) -> None:
-    answer = both.sql(OWN, Question(ENDLESS, NOW, engine="spark"))
+    answer = by_spark_sql(both, OWN, ENDLESS, NOW)
     errors: list[BaseException] = []
 
     def read() -> None:
@@ -257,9 +279,10 @@ def test_what_goes_wrong_in_a_task_says_what_it_was(tmp_path: Path, session: Spa
 
 
 def test_an_engine_that_is_not_there_is_named(lake: Lake, engine: SqlQueries) -> None:
-    with pytest.raises(UserError, match="engine=spark is not enabled: set query_spark"):
-        engine.sql(OWN, Question("SELECT 1", NOW, engine="spark"))
-    with pytest.raises(UserError, match="unknown engine 'presto': use duckdb or spark"):
+    for sql in ("SELECT 1", "SELECT count(*) FROM logs", "EXPLAIN SELECT 1", "SELECT 1 FROM logs a, logs b"):
+        with pytest.raises(UserError, match="engine=spark is not available: the setting query_spark is off"):
+            engine.sql(OWN, Question(sql, NOW, engine="spark"))
+    with pytest.raises(UserError, match="unknown engine 'presto': use one of duckdb, spark"):
         engine.sql(OWN, Question("SELECT 1", NOW, engine="presto"))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from sample_lake import HOUR, NOW, START, Lake, Record, answer_of
 
 from lakerunner.lakeql.functions import FUNCTIONS, MICROSECOND_FUNCTIONS
-from lakerunner.query.rows import json_rows
+from lakerunner.query.row_text import json_rows
 from lakerunner.query.sql import SqlQueries
+from query.sample_lake import HOUR, NOW, START, Lake, Record, answer_of
 
 LAST_OF_DAY = START + 24 * HOUR - 1  # 2024-01-01T23:59:59.999999999Z
 BEFORE_1970 = -1

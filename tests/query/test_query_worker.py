@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of, random_records
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf
-from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
+from query.sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of, random_records
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
 SORTED = "SELECT a.x, b.y, md5((a.x + b.y)::VARCHAR) AS z FROM range(1200) a(x), range(1000) b(y) ORDER BY z"

@@ -12,14 +12,14 @@ import duckdb
 import orjson
 import pyarrow as pa
 import pytest
-from sample_lake import FULL_SHRED, HOUR, START, Lake, Shred, answer_of, random_records
 
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.rows import json_rows
-from lakerunner.query.sandbox.macros import MACROS
+from lakerunner.query.row_text import json_rows
+from lakerunner.query.sandbox.instance import MACROS
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.sql import SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import Worker
+from query.sample_lake import FULL_SHRED, HOUR, START, Lake, Shred, answer_of, random_records
 from suites.random_sql import RandomSql
 
 SEEDS, MANY_SEEDS = range(100), range(100, 1000)

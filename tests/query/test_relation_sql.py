@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
-from sample_lake import START, Lake, Record, Shred
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import ALL_TIME
+from lakerunner.model.typed_json import Value
 from lakerunner.plan.scan import Scan
-from lakerunner.query.held import NO_END, HeldFile
-from lakerunner.query.sandbox.macros import MACROS
-from lakerunner.query.scan import Projections, relation_sql
+from lakerunner.query.sandbox.instance import MACROS
+from lakerunner.query.segment_cache.lease import NO_END, LeasedFile
+from lakerunner.query.segment_cache.relation import Projections, relation_sql
+from query.sample_lake import START, Lake, Record, Shred
 
 KEY = Attribute("attributes", "k")
 SCAN = Scan("s", "logs", ALL_TIME, ("message",), (KEY,))
@@ -27,9 +29,9 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def sql_of(
-    lake: Lake, scan: Scan, rows: dict[int, tuple[tuple[int, int], ...]] | None = None, *, steady: bool = True
+    lake: Lake, scan: Scan, rows: Mapping[int, tuple[tuple[int, int], ...]] | None = None, *, steady: bool = True
 ) -> str:
-    files = {s.id: HeldFile(lake.store.root / s.path, (rows or {}).get(n)) for n, s in enumerate(lake.all)}
+    files = {s.id: LeasedFile(lake.store.root / s.path, (rows or {}).get(n)) for n, s in enumerate(lake.all)}
     return relation_sql(scan, lake.all, files, in_order=steady)
 
 
@@ -40,7 +42,7 @@ def rows_of(sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def add(lake: Lake, number: int, value: object, shred: Shred | None = None) -> Segment:
+def add(lake: Lake, number: int, value: Value, shred: Shred | None = None) -> Segment:
     return lake.add([Record(START, message=f"m{number}", attributes=(("k", value), ("other", 1)))], shred=shred)
 
 
@@ -106,6 +108,6 @@ def test_files_of_which_the_same_rows_are_read_are_one_read(lake: Lake) -> None:
 
 def test_a_segment_without_a_file_has_no_rows(lake: Lake) -> None:
     first, second = add(lake, 0, "a"), add(lake, 1, "b")
-    held = {second.id: HeldFile(lake.store.root / second.path)}
+    held = {second.id: LeasedFile(lake.store.root / second.path)}
     assert rows_of(relation_sql(SCAN, (first, second), held)) == [("m1", "b")]
     assert rows_of(relation_sql(SCAN, (first, second), {})) == []

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sample_lake import NOW, OTHER, OWN, START, Lake, Record
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.time import ALL_TIME
-from lakerunner.query.account import Account, Missing
+from lakerunner.plan.plan import SqlFinish
+from lakerunner.query.contract.account import Account, Missing
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
+from query.sample_lake import NOW, OTHER, OWN, START, Lake, Record
 from suites.queries import sql_queries
 
 SQL = "SELECT message, attributes, count(*) AS n FROM logs GROUP BY ALL ORDER BY 1"
@@ -72,10 +73,10 @@ def test_a_second_asker_gets_the_same_rows_and_nothing_is_run(cache: ResultCache
     assert kept(cache, b"k") == list(range(100))
     assert kept(cache, b"k") == list(range(100))
     assert kept(cache, b"other") is None
-    now = {"seconds": {"pick": 0.5}, "degraded": "as of then", "warnings": frozenset({"expired"})}
-    answer = cache.find(b"k", Account(**now))
+    before = Account(seconds={"pick": 0.5}, degraded="as of then", warnings=frozenset({"expired"}))
+    answer = cache.find(b"k", before)
     assert answer is not None
-    assert answer.account == Account(considered=1, read=1, rows=100, from_cache=True, **now)
+    assert answer.account == replace(before, considered=1, read=1, rows=100, from_cache=True)
 
 
 def test_a_result_is_forgotten_after_its_seconds(cache: ResultCache, clock: Clock) -> None:
@@ -156,6 +157,7 @@ def test_the_key_is_of_organization_plan_and_segments(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     one, two = lake.add([Record(START)]), lake.add([Record(START + 1)])
     plan = compile_sql(SQL, OWN, NOW)
+    assert isinstance(plan.finish, SqlFinish)
     keys = {
         result_key(OWN, plan, [[one, two]]),
         result_key(OTHER, plan, [[one, two]]),

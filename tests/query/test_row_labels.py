@@ -14,18 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from sample_lake import NOW, OWN, START, Lake, answer_of
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.condition import Condition, Contains, Equals
 from lakerunner.model.labels.matcher import Matcher, SelectorTest
-from lakerunner.model.labels.row_labels import RowLabels
-from lakerunner.model.labels.row_view import MAP_COLUMNS, ROW_VIEWS, RowView
+from lakerunner.model.labels.row_view import MAP_COLUMNS, ROW_VIEWS, RowLabels, RowView
 from lakerunner.model.signal import Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
+from lakerunner.pipeline.make_segments import Raw, make_segments
+from lakerunner.plan.scan import fingerprint_groups, may_hold
+from query.sample_lake import NOW, OWN, START, Lake, answer_of
 
 HOUR = TimeRange(START, START + 3_600_000_000_000)
 # Several are one label, some are fixed labels or aliases of them.

@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.model.errors import Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
-from lakerunner.query.account import Account
-from lakerunner.query.failures import Limits
-from lakerunner.query.held import HeldFile
-from lakerunner.query.running import Running, Work
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.sandbox.instance import limit, lock, open_instance
-from lakerunner.query.sandbox.load import RecentLoad
-from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sandbox.pool import RecentLoad, Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
+from lakerunner.query.sandbox.running import Running, Work
+from lakerunner.query.segment_cache.lease import LeasedFile
 
 A, B = UUID(int=0xA), UUID(int=0xB)
 ONE, TWO = UUID(int=1), UUID(int=2)
@@ -99,9 +98,9 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def written(directory: Path, name: str, value: int) -> HeldFile:
+def written(directory: Path, name: str, value: int) -> LeasedFile:
     pq.write_table(pa.table({"x": [value]}), directory / name)
-    return HeldFile(directory / name)
+    return LeasedFile(directory / name)
 
 
 class TestLending:
@@ -190,9 +189,9 @@ class TestFiles:
 
     def test_a_file_that_cannot_be_linked_is_an_error(self, sandboxes: Sandboxes, tmp_path: Path) -> None:
         with ExitStack() as held, pytest.raises(Unavailable, match="need one file system, with hard links"):
-            sandboxes.lend(held, A).link({ONE: HeldFile(tmp_path)})
+            sandboxes.lend(held, A).link({ONE: LeasedFile(tmp_path)})
         with ExitStack() as held, pytest.raises(Unavailable, match="was removed"):
-            sandboxes.lend(held, A).link({ONE: HeldFile(tmp_path / "absent")})
+            sandboxes.lend(held, A).link({ONE: LeasedFile(tmp_path / "absent")})
         assert rows(sandboxes, "SELECT 1") == [(1,)]
 
     def test_the_instance_alone_reaches_no_other_file_and_no_setting(self, tmp_path: Path) -> None:

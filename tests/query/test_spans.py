@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.query.spans import Span, fewer, joined, overlaps, size, without
+from lakerunner.query.segment_cache.spans import Span, fewer, joined, overlaps, size, without
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
 

@@ -18,21 +18,21 @@ from uuid import UUID
 import psutil
 import pyarrow as pa
 import pytest
-from sample_lake import NOW, OTHER, OWN, Lake, answer_of
 
 from lakerunner.model.errors import Busy, Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
 from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask import frames
-from lakerunner.pipeline.ask.daemon import MEMORY_VARIABLE
+from lakerunner.pipeline.ask.lease import QuerySpark, ShareLimits, Shares
 from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries
-from lakerunner.pipeline.ask.remote import RemoteQueries
 from lakerunner.pipeline.ask.run import AskLimits
-from lakerunner.pipeline.ask.shares import ShareLimits, Shares
+from lakerunner.pipeline.daemon import MEMORY_VARIABLE
 from lakerunner.query.outgrown import Outgrown, SparkAnswer
-from lakerunner.query.sql import Question
+from lakerunner.services import spark_daemon
+from query.sample_lake import NOW, OTHER, OWN, Lake, answer_of
 from servers.lake import wait_until
 from servers.spark import spark_settings
+from suites.queries import by_spark_sql
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -56,15 +56,15 @@ class Host:
     ) -> None:
         self.reasons: list[str] = []
         plain = spark_settings(directory)
-        spark = for_queries(replace(plain, driver_memory="640m", conf=(*plain.conf, *conf)))
+        spark = for_queries(replace(plain, driver_memory="640m", conf=(*plain.conf, *conf)), spark_daemon.MODULE)
         address = StoreAddress((lake.directory / "store").as_uri())
         settings = ServeSettings(spark, address, AskLimits(seconds, 100_000, "640m"))
         self.processes = QueryProcesses(lambda: settings, os.environ | SECRETS, self.reasons.append)
-        queries = RemoteQueries(self.processes, Shares(ShareLimits(wait_seconds=1.0)), seconds)
+        queries = QuerySpark(self.processes, Shares(ShareLimits(wait_seconds=1.0)), seconds)
         self.engine = lake.engine(outgrown=Outgrown(queries, lake.sandboxes()))
 
     def answer(self, sql: str, organization: UUID = OWN) -> SparkAnswer:
-        answer = self.engine.sql(organization, Question(sql, NOW, engine="spark"))
+        answer = by_spark_sql(self.engine, organization, sql, NOW)
         assert isinstance(answer, SparkAnswer)
         return answer
 
@@ -109,6 +109,7 @@ def error_of(running: Future[pa.Table]) -> LakerunnerError:
 
 def wait_until_runs(host: Host) -> None:
     """Until a Python worker of the JVM is at work."""
+    wait_until(lambda: bool(host.processes._all), "a process", 120)
     wait_until(lambda: any(one.status() == "running" for one in host.below()[1:]), "a query at work", 120)
     time.sleep(2)
 
@@ -207,7 +208,7 @@ def test_a_python_worker_that_outgrows_its_memory_ends_that_query_alone(lake: La
 
 def test_a_python_worker_may_take_as_much_as_the_heap(host: Host) -> None:
     host.ask(COUNT)
-    workers = [one for one in host.below() if "lakerunner.pipeline.ask.daemon" in one.cmdline()]
+    workers = [one for one in host.below() if spark_daemon.MODULE in one.cmdline()]
     assert len(workers) >= 2  # and their parent
     for one in workers:
         soft, hard = one.rlimit(psutil.RLIMIT_DATA)
@@ -237,10 +238,10 @@ def test_one_that_does_not_start_says_why(lake: Lake, tmp_path: Path) -> None:
     settings = host.processes._settings()
     broken = replace(settings, spark=replace(settings.spark, java_home=tmp_path / "java"))
     process = QueryProcesses(lambda: broken, os.environ, host.reasons.append)
-    queries = RemoteQueries(process, Shares(ShareLimits()), 10.0)
+    queries = QuerySpark(process, Shares(ShareLimits()), 10.0)
     engine = lake.engine(outgrown=Outgrown(queries, lake.sandboxes()))
     with pytest.raises(Unavailable, match=r"cannot start Spark for queries: .*no memory today"):
-        list(engine.sql(OWN, Question(COUNT, NOW, engine="spark")))
+        list(by_spark_sql(engine, OWN, COUNT, NOW))
     process.close()
 
 
@@ -249,7 +250,7 @@ def test_it_ends_with_the_process_that_started_it(lake: Lake, tmp_path: Path) ->
 import sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
-from sample_lake import Lake
+from query.sample_lake import Lake
 from test_spark_process import COUNT, Host
 host = Host(Lake(Path(sys.argv[1])), Path(sys.argv[2]))
 assert host.ask(COUNT).num_rows == 1
@@ -289,16 +290,16 @@ def test_what_the_process_sends_is_never_trusted() -> None:
         with pytest.raises(BrokenStream, match="is longer than"):
             receive_frame(ours)
     batch = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
-    content = bytearray(frames.rows_content(batch))
-    assert frames.rows_of(content, schema) == [batch]
+    content = bytearray(frames.write_rows(batch))
+    assert frames.read_rows(content, schema) == [batch]
     with pytest.raises(Crashed, match="unexpected schema"):
-        frames.rows_of(content, pa.schema([("m", pa.int64())]))
+        frames.read_rows(content, pa.schema([("m", pa.int64())]))
     with pytest.raises(Crashed, match="cannot read the"):
-        frames.rows_of(content[:40], schema)
+        frames.read_rows(content[:40], schema)
     for text in (b"", b"[]", b'{"kind": "SystemExit", "message": "x"}', b'{"kind": "UserError"}', b"\x80\x04"):
-        assert str(frames.failure_of(bytearray(text))) == "cannot read the error that Spark for queries sent"
+        assert str(frames.read_failure(bytearray(text))) == "cannot read the error that Spark for queries sent"
     error = TooLarge("x" * 10_000)
-    told = frames.failure_of(bytearray(frames.failure_content(error)))
+    told = frames.read_failure(bytearray(frames.write_failure(error)))
     assert (type(told), len(str(told))) == (TooLarge, 4000)
 
 
@@ -307,4 +308,4 @@ def test_what_the_process_sends_is_never_trusted() -> None:
     [("local[*]", "local[*,2]"), ("local[4,3]", "local[4,3]"), ("spark://host:7077", "spark://host:7077")],
 )
 def test_a_task_that_lost_its_worker_runs_once_more(master: str, used: str, tmp_path: Path) -> None:
-    assert for_queries(spark_settings(tmp_path, master)).master == used
+    assert for_queries(spark_settings(tmp_path, master), spark_daemon.MODULE).master == used

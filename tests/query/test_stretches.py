@@ -6,12 +6,12 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_lake import HOUR, OWN, START
 
 from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.plan.plan import Rounds
-from lakerunner.query.stretches import FIRST_BYTES, cut
+from lakerunner.query.row_answer import FIRST_BYTES, cut
+from query.sample_lake import HOUR, OWN, START
 
 
 def segment(number: int, start: int, end: int, size: int = 1000) -> Segment:

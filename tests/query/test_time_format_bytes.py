@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from lakerunner.lakeql.time_formats import NANOSECONDS, SPECIFIERS, format_problem
+from lakerunner.lakeql.functions import NANOSECONDS, SPECIFIERS, format_problem
 
 DAY_US = 86_400_000_000
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

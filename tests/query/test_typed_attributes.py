@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sample_lake import START, Lake, Record, Shred, answer_of
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import ALL_TIME
-from lakerunner.plan.scan import STORED, Attribute, Scan, Typed
-from lakerunner.query.scan import relation_sql
+from lakerunner.plan.scan import STORED, Scan, TypedAttributes
+from lakerunner.query.segment_cache.relation import relation_sql
 from lakerunner.query.worker import QueryWorker
+from query.sample_lake import START, Lake, Record, Shred, answer_of
 
 TEXT = "coalesce(attributes['code'], resource_attrs['code'])"  # as the attribute is documented
 WHOLE = [200, 404, 500, 500, 0, -7, 2**53 + 1, -(2**63), 2**63 - 1]
@@ -120,7 +121,7 @@ def relation_of(lake: Lake, scan: Scan) -> str:
 
 
 CODE = (Attribute("attributes", "code"), Attribute("resource_attributes", "code"))
-SCAN = Scan("s", "logs", ALL_TIME, (), CODE, typed=(Typed(CODE, STORED), Typed(CODE, "DOUBLE")))
+SCAN = Scan("s", "logs", ALL_TIME, (), CODE, typed=(TypedAttributes(CODE, STORED), TypedAttributes(CODE, "DOUBLE")))
 
 
 def test_whole_numbers_become_no_text_and_no_map_is_read(tmp_path: Path) -> None:

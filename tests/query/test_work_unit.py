@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.condition import Contains, Equals, Present
@@ -14,13 +13,13 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Attribute
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf, Shard
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.promql.operators import SeriesFragment
+from lakerunner.promql.operators import Selection, SeriesFragment
 from lakerunner.promql.parse import parse
-from lakerunner.promql.sample_range import Selection
 from lakerunner.query.unit import MAX_LEVELS, Unit
 from lakerunner.series.values import Steps
+from query.sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pytest
-from sample_lake import Lake
-from test_workers_http import check_each_once, gather, leaf, shares, wide_lake
 
 from lakerunner.api.server import bind
 from lakerunner.api.workers.addresses import Addresses, lookups
 from lakerunner.api.workers.worker_client import RemoteWorkers, worker_name
+from query.sample_lake import Lake
+from query.test_workers_http import check_each_once, gather, leaf, shares, wide_lake
 
 STARTS_WITHIN = 60.0
 pytestmark = pytest.mark.slow  # two processes each

@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from anyio import CapacityLimiter
-from sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from test_query_exact import QUERIES, in_order, rows_of
 
 from lakerunner.api import server as server_module
 from lakerunner.api.app import build_app
@@ -29,17 +27,18 @@ from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.api.workers.worker_client import RemoteWorkers, worker_name
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Position, TooLarge, Unavailable, UserError
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.assign import UnitSize, assign, ranked
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import EngineError
-from lakerunner.query.gather import Gathering
+from lakerunner.query.contract.failures import EngineError
+from lakerunner.query.gather import GatherOptions, UnitSize, assign, rank_workers
 from lakerunner.query.row_gather import RowGather
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.sql import SqlQueries
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
+from query.sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
+from query.test_query_exact import QUERIES, in_order, rows_of
 from servers.lake import wait_until
 from suites.certificates import throw_away
 from suites.queries import sql_queries
@@ -62,7 +61,7 @@ class Served:
     def kill(self) -> None:
         """As if the process died: its connections break, whatever waits in them."""
         for connection in list(self.server._server.server_state.connections):
-            connection.loop.call_soon_threadsafe(connection.transport.abort)  # type: ignore[union-attr]
+            connection.loop.call_soon_threadsafe(connection.transport.abort)
         self.server._server.config.timeout_graceful_shutdown = 0
         self.server.stop()
 
@@ -136,7 +135,7 @@ def leaf(sql: str = MANY, *, steady: bool = True) -> Leaf:
 
 
 def gather(lake: Lake, workers: RemoteWorkers, of: Leaf | None = None) -> RowGather:
-    return RowGather(OWN, of or leaf(), lake.all, workers, Gathering())
+    return RowGather(OWN, of or leaf(), lake.all, workers, GatherOptions())
 
 
 def check_each_once(table: pa.Table) -> None:
@@ -154,7 +153,7 @@ def check_each_once(table: pa.Table) -> None:
 def busiest(served: Sequence[Served], lake: Lake) -> Served:
     """The one with the most segments."""
     names = [one.name for one in served]
-    most, _ = Counter(ranked(segment.id, names)[0] for segment in lake.all).most_common(1)[0]
+    most, _ = Counter(rank_workers(segment.id, names)[0] for segment in lake.all).most_common(1)[0]
     return served[names.index(most)]
 
 

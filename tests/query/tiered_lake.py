@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from metric_lake import NS, MetricLake, metric
-from rollup_oracle import RollupLake, points_of, rolled_up
-from sample_lake import OWN
 
 from lakerunner.model.labels import labels_text
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from lakerunner.promql.plan import PromqlQuestion
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.metrics.queries import MetricQueries
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.metric_queries import MetricQueries
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.histograms.histogram import Histogram, equal
 from lakerunner.series.values import Scalar, Steps, Vector
+from query.metric_lake import NS, MetricLake, metric
+from query.rollup_oracle import RollupLake, points_of, rolled_up
+from query.sample_lake import OWN
 from suites.queries import metric_queries
 
 T0 = 1_704_067_200_000  # a multiple of every tier
@@ -66,7 +66,11 @@ def roll_up(index: RollupLake, draw: np.random.Generator) -> None:
     """In two rounds: what the first one leaves comes late, and some of it never."""
     for share in (0.8, 0.9):
         for tier in TIERS:
-            roll_tier(index, tier, lambda _, share=share: draw.random() < share)
+            roll_tier(index, tier, _taking(share, draw))
+
+
+def _taking(share: float, draw: np.random.Generator) -> Callable[[Segment], bool]:
+    return lambda _: draw.random() < share
 
 
 def roll_tier(index: RollupLake, tier: int, taken: Callable[[Segment], bool] = lambda _: True) -> None:

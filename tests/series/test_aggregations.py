@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.series.aggregations import AGGREGATIONS, SPLITS, NotSplit, aggregate
-from lakerunner.series.aggregations.limits import label_hashes
-from lakerunner.series.aggregations.parameters import general_text, plain_text
+from lakerunner.series.aggregations.subsets import label_hashes
 from lakerunner.series.expression import Aggregate, Number, Selector, Span
-from lakerunner.series.grouping import grouped
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
+from lakerunner.series.grouping import group_series
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram, ResetHint
 from lakerunner.series.notes import Notes
+from lakerunner.series.numerals import number_text, scalar_text
 from lakerunner.series.values import Scalar, String, Vector
 from suites.vectors import floats, named, rows, vector
 
@@ -218,7 +219,7 @@ def test_count_values() -> None:
 
 
 def test_numbers_as_text() -> None:
-    assert [plain_text(x) for x in (1.0, 1e-7, 123456789.5, math.inf, -math.inf, math.nan)] == [
+    assert [scalar_text(x) for x in (1.0, 1e-7, 123456789.5, math.inf, -math.inf, math.nan)] == [
         "1",
         "0.0000001",
         "123456789.5",
@@ -226,7 +227,7 @@ def test_numbers_as_text() -> None:
         "-Inf",
         "NaN",
     ]
-    assert [general_text(x) for x in (1.5, 100000.0, 1e6, 1.25e-5, 1e30, -2.5e300)] == [
+    assert [number_text(x) for x in (1.5, 100000.0, 1e6, 1.25e-5, 1e30, -2.5e300)] == [
         "1.5",
         "100000",
         "1e+06",
@@ -312,11 +313,11 @@ def test_hints_that_contradict_each_other() -> None:
 
 def test_groups_of_the_same_series_are_found_once() -> None:
     labels = [named("m", i=str(i), job=str(i % 3)) for i in range(9)]
-    first = grouped(labels, ("job",), False)
-    assert first.of.tolist() == [0, 1, 2] * 3
-    assert grouped(labels, ("job",), False) is first
-    assert grouped(list(labels), ("job",), False) is not first
-    assert grouped(labels, ("job",), True) is not first
+    first = group_series(labels, ("job",), False)
+    assert first.indexes.tolist() == [0, 1, 2] * 3
+    assert group_series(labels, ("job",), False) is first
+    assert group_series(list(labels), ("job",), False) is not first
+    assert group_series(labels, ("job",), True) is not first
 
 
 # ---- the model
@@ -384,7 +385,7 @@ def vectors(draw: st.DrawFn, samples: st.SearchStrategy[float | None] = SAMPLES)
 def test_what_the_model_says(given_: Vector, label: str, without: bool, parameter: float) -> None:
     by = (label,) if label else ()
     for op in ("sum", "avg", "count", "group", "min", "max", "stddev", "stdvar", "quantile"):
-        expected = _modelled(given_, by, without, lambda values, op=op: model(op, values, parameter))
+        expected = _modelled(given_, by, without, partial(model, op, parameter=parameter))
         result = dict(rows(done(op, given_, *by, without=without, parameter=parameter)[0]))
         assert result.keys() == expected.keys()
         for labels, samples in expected.items():
@@ -464,8 +465,10 @@ def test_what_hangs_on_the_order_is_not_folded() -> None:
 def test_zero_buckets_of_different_widths_are_not_folded(op: str) -> None:
     """A zero bucket that ends inside a bucket of the lower schema: what lies there counts twice, as in Prometheus, or
     once, as the order has it."""
-    fine = Histogram(0, 3, 6, positive=Buckets(np.array([-1, 0], np.int32), np.array([1.0, 2.0])))
-    wide = Histogram(-1, 5, 9, zero_threshold=0.5, zero_count=4, positive=Buckets(np.array([0], np.int32), np.ones(1)))
+    fine = Histogram(0, 3, 6, positive=BucketCounts(np.array([-1, 0], np.int32), np.array([1.0, 2.0])))
+    wide = Histogram(
+        -1, 5, 9, zero_threshold=0.5, zero_count=4, positive=BucketCounts(np.array([0], np.int32), np.ones(1))
+    )
     given_ = vector([(A1, [fine]), (A2, [wide]), (B1, [fine])])
     sums = [done("sum", given_.rows(np.array(order)))[0].histograms for order in ([0, 1], [1, 0])]
     filled = [float(one[0, 0].zero_count + one[0, 0].positive.counts.sum()) for one in sums if one is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from lakerunner.series.math import arithmetic, circular, exponential
@@ -91,7 +92,7 @@ TWO = {
 }
 
 
-def bits(values: list[float]) -> list[int]:
+def bits(values: npt.ArrayLike) -> list[int]:
     """NaN is NaN, however it is written."""
     array = np.array(values, np.float64)
     return np.where(np.isnan(array), nan, array).view(np.uint64).tolist()

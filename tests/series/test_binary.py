@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
-from lakerunner.promql.notes import WORDS
-from lakerunner.series.binary.operators import binary, negated
+from lakerunner.promql.selection.notes import WORDS
+from lakerunner.series.binary.apply import apply_binary, negate
 from lakerunner.series.expression import Binary, Matching, Selector, Span
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
 from lakerunner.series.notes import Notes
-from lakerunner.series.united import merged
-from lakerunner.series.values import Scalar, Vector
+from lakerunner.series.values import Scalar, Vector, merge_same_labels
 from suites.vectors import Rows, floats, named, rows, vector
 
 ANY = Selector(())
@@ -47,10 +46,10 @@ def done(
     notes = Notes(WORDS)
     steps = left.values.shape[-1]
     node = Binary(op, ANY, ANY, matching, return_bool, Span(3, 9))
-    result = binary(node, left, right, notes)
+    result = apply_binary(node, left, right, notes)
     assert isinstance(result, Vector)
     if isinstance(left, Vector) and isinstance(right, Vector) and steps > 1:
-        result = merged(result)  # as the evaluator does
+        result = merge_same_labels(result)  # as the evaluator does
     return result, [f"{note.level}: {note.message} @{note.start}" for note in notes.all()]
 
 
@@ -79,13 +78,13 @@ def test_numbers() -> None:
         "<=": 0.0,
         ">=": 1.0,
     }.items():
-        result = binary(Binary(op, ANY, ANY), scalar(7.0), scalar(3.0), Notes(WORDS))
+        result = apply_binary(Binary(op, ANY, ANY), scalar(7.0), scalar(3.0), Notes(WORDS))
         assert isinstance(result, Scalar)
         assert result.values.tolist() == [expected], op
 
 
 def test_division_by_zero_is_no_error() -> None:
-    result = binary(Binary("/", ANY, ANY), scalar(1.0, 0.0, -1.0), scalar(0.0, 0.0, 0.0), Notes(WORDS))
+    result = apply_binary(Binary("/", ANY, ANY), scalar(1.0, 0.0, -1.0), scalar(0.0, 0.0, 0.0), Notes(WORDS))
     assert str(result.values.tolist()) == "[inf, nan, -inf]"
 
 
@@ -107,7 +106,7 @@ def test_a_comparison_lets_through_and_keeps_the_name() -> None:
 
 def test_minus() -> None:
     histogram = Histogram(0, 2.0, 3.0)
-    result = negated(vector([(named("m", i="a"), [1.0, histogram])]))
+    result = negate(vector([(named("m", i="a"), [1.0, histogram])]))
     assert result.drop_name.all()
     assert [result.values[0, 0], result.histograms[0, 1].count] == [-1, -2]  # type: ignore[index]
 
@@ -365,7 +364,7 @@ def sides(draw: st.DrawFn, name: str, steps: int) -> Vector:
 @st.composite
 def matchings(draw: st.DrawFn) -> Matching:
     return Matching(
-        draw(st.sampled_from(["one-to-one", "many-to-one", "one-to-many"])),  # type: ignore[arg-type]
+        draw(st.sampled_from(["one-to-one", "many-to-one", "one-to-many"])),
         draw(st.sampled_from([(), ("i",), ("x",)])),
         draw(st.booleans()),
         fill_left=draw(st.sampled_from([None, None, 1.0])),

@@ -21,11 +21,10 @@ from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.evaluation.evaluate import evaluate
 from lakerunner.series.evaluation.fragments import split
 from lakerunner.series.expression import Aggregate, Call, Expression, Given, Kind, Number, Range, Selector, Span
-from lakerunner.series.function import Called, Function
+from lakerunner.series.function import Function, Invocation
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Misfit, Note, Notes
-from lakerunner.series.values import Samples, Scalar, Steps, Vector, Windows
-from lakerunner.series.window_bounds import window_bounds
+from lakerunner.series.values import Samples, Scalar, Steps, Vector, Windows, window_bounds
 from lakerunner.series.window_kernels import Table, extremes, means, quantiles, sums, table_of, variances
 
 SECOND = 1_000_000_000
@@ -35,41 +34,41 @@ LINES = Selector((Matcher("app", "=", "shop"),))
 # ---- the language
 
 
-def _windows(called: Called) -> Windows:
-    return next(value for value in called.arguments if isinstance(value, Windows))
+def _windows(invocation: Invocation) -> Windows:
+    return next(value for value in invocation.arguments if isinstance(value, Windows))
 
 
-def _of_numbers(called: Called, kernel: Callable[[Table, Floats], None]) -> Vector:
-    windows = _windows(called)
+def _of_numbers(invocation: Invocation, kernel: Callable[[Table, Floats], None]) -> Vector:
+    windows = _windows(invocation)
     values = np.zeros(windows.shape)
     kernel(table_of(windows), values)
     return Vector(windows.samples.labels, values, windows.last > windows.first)
 
 
-def _count(called: Called, *, per_second: bool = False) -> Vector:
-    windows = _windows(called)
+def _count(invocation: Invocation, *, per_second: bool = False) -> Vector:
+    windows = _windows(invocation)
     counts = windows.last - windows.first
     return Vector(windows.samples.labels, counts / (windows.range / SECOND if per_second else 1), counts > 0)
 
 
-def _picked(called: Called, place: Callable[[Windows], Ints]) -> Vector:
-    windows = _windows(called)
+def _picked(invocation: Invocation, place: Callable[[Windows], Ints]) -> Vector:
+    windows = _windows(invocation)
     present = windows.last > windows.first
     numbers = np.append(windows.samples.values, 0.0)
     return Vector(windows.samples.labels, numbers[np.where(present, place(windows), -1)], present)
 
 
-def _quantile(called: Called) -> Vector:
-    wanted = called.arguments[0]
+def _quantile(invocation: Invocation) -> Vector:
+    wanted = invocation.arguments[0]
     assert isinstance(wanted, Scalar)
-    return _of_numbers(called, lambda table, values: quantiles(table, wanted.values, values))
+    return _of_numbers(invocation, lambda table, values: quantiles(table, wanted.values, values))
 
 
-def _extreme(sign: float) -> Callable[[Called], Vector]:
+def _extreme(sign: float) -> Callable[[Invocation], Vector]:
     return partial(_of_numbers, kernel=lambda table, values: extremes(table, sign, False, False, values))
 
 
-def _function(name: str, evaluate: Callable[[Called], Vector], *before: Kind) -> Function:
+def _function(name: str, evaluate: Callable[[Invocation], Vector], *before: Kind) -> Function:
     """Lines have no metric name that could be dropped."""
     return Function(name, (*before, Kind.MATRIX), Kind.VECTOR, evaluate, keeps_name=True)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.jvm import java_home
 from servers.ports import free_ports
 
 _PACKAGES = (

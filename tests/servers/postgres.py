@@ -15,10 +15,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from lakerunner.index.account import server_account
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.migrate import load_migrations
+from lakerunner.index.programs import server_account
 from lakerunner.model.organization import Organization
 from servers.ports import free_port
 

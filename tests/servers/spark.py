@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.jvm import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tending_lake import OTHER, Lake
 
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from servers.postgres import empty_index
 from suites.recorded import ACME
+from suites.tending_lake import OTHER, Lake
 
 
 @pytest.fixture(scope="module")

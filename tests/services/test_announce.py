@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from lakerunner.api.events import Notified
+from lakerunner.api.push.events import WatchedBucket
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import Prefix, Routes, SourceState
 from lakerunner.objects.store import ObjectStore
 from lakerunner.services import announce
-from lakerunner.services.admin import create_organization
 from lakerunner.services.announce import Announced, Announcer
+from lakerunner.services.ground import create_organization
 from lakerunner.services.queue_door import Message, QueueDoor
 from suites.notifications import azure_event, event_bridge, gcp_event, s3_event, sns
 from suites.recorded import ACME, asked_for, memory_store, recorded
@@ -70,7 +70,7 @@ class ListQueue:
 
 def doors(index: Index, store: ObjectStore) -> dict[str, QueueDoor]:
     announcer = Announcer(index, store, ROUTES.route_of)
-    notified = Notified(store.bucket, "", ROUTES)
+    notified = WatchedBucket(store.bucket, "", ROUTES)
     return {
         provider: QueueDoor(ListQueue(provider), announcer.keys, notified, threading.Event())
         for provider in ("s3", "gcp", "azure")
@@ -190,7 +190,7 @@ def test_a_message_that_is_no_notification_goes_after_five_receives(
     store = filled()
     queue = ListQueue("s3")
     announcer = Announcer(index, store, ROUTES.route_of)
-    door = QueueDoor(queue, announcer.keys, Notified(store.bucket, "", ROUTES), threading.Event())
+    door = QueueDoor(queue, announcer.keys, WatchedBucket(store.bucket, "", ROUTES), threading.Event())
     before = REGISTRY.get_sample_value("lakerunner_notifications_poison_total", {"provider": "s3"}) or 0
     good = Message("good", "r", json.dumps(s3_event(KEYS[0], bucket=store.bucket)), receives)
     door.take([Message("bad", "r", body, receives), good])
@@ -203,7 +203,7 @@ def test_objects_of_other_buckets_are_counted_and_their_message_deleted(index: I
     store = filled()
     queue = ListQueue("gcp")
     announcer = Announcer(index, store, ROUTES.route_of)
-    door = QueueDoor(queue, announcer.keys, Notified(store.bucket, "", ROUTES), threading.Event())
+    door = QueueDoor(queue, announcer.keys, WatchedBucket(store.bucket, "", ROUTES), threading.Event())
     before = REGISTRY.get_sample_value("lakerunner_notifications_foreign_total", {"provider": "gcp"}) or 0
     door.take([Message("1", "r", json.dumps(gcp_event(KEYS[0], bucket="someone-else")), None)])
     assert queue.deleted == ["1"]
@@ -218,7 +218,7 @@ def test_a_message_stays_until_its_objects_are_recorded(index: Index) -> None:
     def away(_keys: list[str]) -> int:
         raise ConnectionError("the index is away")
 
-    door = QueueDoor(queue, away, Notified(store.bucket, "", ROUTES), threading.Event())
+    door = QueueDoor(queue, away, WatchedBucket(store.bucket, "", ROUTES), threading.Event())
     with pytest.raises(ConnectionError):
         door.take([Message("1", "r", json.dumps(azure_event(KEYS[0], container=store.bucket)), 1)])
     assert queue.deleted == []

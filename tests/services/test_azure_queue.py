@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from lakerunner.api.events import Notified
+from lakerunner.api.push.events import WatchedBucket
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import Routes
@@ -42,7 +42,7 @@ def url(server: QueueServer) -> str:
 
 def door(index: Index, store: ObjectStore, queue: AzureQueue) -> QueueDoor:
     announcer = Announcer(index, store, Routes().route_of)
-    return QueueDoor(queue, announcer.keys, Notified(store.bucket, "", Routes()), threading.Event())
+    return QueueDoor(queue, announcer.keys, WatchedBucket(store.bucket, "", Routes()), threading.Event())
 
 
 @pytest.mark.parametrize("shown", ["account_key", "sas_token"])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,8 @@ from lakerunner.model.source import Route, Routes, SourceState
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services.announce import Announcer
-from lakerunner.services.backfill import Backfill, Counts, Said, changed_between, prefix_of
-from lakerunner.services.lister import BATCH, Newcomers
+from lakerunner.services.announce import BATCH, Announcer, Newcomers
+from lakerunner.services.backfill import Backfill, BackfillCounts, RouteOverride, changed_between, prefix_of
 from servers.lake import LAKERUNNER, clean_environment, lakerunner
 from servers.postgres import drop_database, fresh_database
 from suites.recorded import asked_for, memory_store, recorded
@@ -27,9 +27,9 @@ NOW_NS = 1_800_000_000_000_000_000
 DAY_NS = 86_400 * 10**9
 
 
-def run(index: Index, store: ObjectStore, prefix: str, changed: TimeRange = ALL_TIME, **said: str | bool) -> Counts:
+def run(index: Index, store: ObjectStore, prefix: str, changed: TimeRange = ALL_TIME, **said: Any) -> BackfillCounts:
     dry_run = bool(said.pop("dry_run", False))
-    announcer = Announcer(index, store, Said(**said).route_of(Routes()))
+    announcer = Announcer(index, store, RouteOverride(**said).route_of(Routes()))
     found = Backfill(Newcomers(index, store), announcer, prefix, changed, dry_run=dry_run)
     return list(found.run(NOW_NS, 0))[-1]
 
@@ -50,7 +50,7 @@ def test_it_announces_once_and_is_resumed_by_running_again(index: Index) -> None
     assert counts.strays == 0
     assert counts.new + counts.known + counts.set_aside == BATCH + 4
     assert counts.known > 900
-    assert run(index, store, "otel-raw/") == Counts(listed=BATCH + 4, known=BATCH + 4)
+    assert run(index, store, "otel-raw/") == BackfillCounts(listed=BATCH + 4, known=BATCH + 4)
     assert len(asked_for(index, store)) == BATCH + 2
     assert "logs-raw/x.binpb" not in recorded(index, store)
 
@@ -58,10 +58,10 @@ def test_it_announces_once_and_is_resumed_by_running_again(index: Index) -> None
 def test_a_dry_run_counts_and_leaves_no_trace(index: Index) -> None:
     store = memory_store()
     store.put("logs-raw/x.binpb", b"x")
-    assert run(index, store, "logs-raw/", dry_run=True) == Counts(listed=1, new=1)
+    assert run(index, store, "logs-raw/", dry_run=True) == BackfillCounts(listed=1, new=1)
     assert recorded(index, store) == {}
-    assert run(index, store, "logs-raw/") == Counts(listed=1, new=1)
-    assert run(index, store, "logs-raw/", dry_run=True) == Counts(listed=1, known=1)
+    assert run(index, store, "logs-raw/") == BackfillCounts(listed=1, new=1)
+    assert run(index, store, "logs-raw/", dry_run=True) == BackfillCounts(listed=1, known=1)
 
 
 def test_bounds_on_the_time_of_change_are_half_open(index: Index, tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_bounds_on_the_time_of_change_are_half_open(index: Index, tmp_path: Path
         changed_ns = NOW_NS - number * DAY_NS
         os.utime(tmp_path / "logs-raw" / f"{number}.binpb", ns=(changed_ns, changed_ns))
     changed = changed_between("2d", "1d", NOW_NS)
-    assert run(index, store, "logs-raw/", changed) == Counts(listed=4, outside=3, new=1)
+    assert run(index, store, "logs-raw/", changed) == BackfillCounts(listed=4, outside=3, new=1)
     changed = changed_between("3d", None, NOW_NS)
-    assert run(index, store, "logs-raw/", changed) == Counts(listed=4, known=1, new=3)
+    assert run(index, store, "logs-raw/", changed) == BackfillCounts(listed=4, known=1, new=3)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_caller_says_whose_it_is(index: Index) -> None:
     store = memory_store()
     for key in ("archive/2025/x.binpb", "otel-raw/nobody/edge/y.binpb", "db/a/z.parquet", "archive/.hidden"):
         store.put(key, b"x")
-    assert run(index, store, "", organization="acme") == Counts(listed=4, strays=2, new=2)
+    assert run(index, store, "", organization="acme") == BackfillCounts(listed=4, strays=2, new=2)
     assert recorded(index, store) == {
         "archive/2025/x.binpb": ("acme", "default", "seen"),
         "otel-raw/nobody/edge/y.binpb": ("acme", "edge", "seen"),
@@ -122,13 +122,15 @@ def test_the_caller_says_whose_it_is(index: Index) -> None:
 
 
 def test_what_is_said_and_what_keys_say() -> None:
-    assert Said().route_of(Routes())("archive/x") is None
-    assert Said(collector="c", signal="traces").route_of(Routes())("otel-raw/acme/edge/x") == Route(
+    assert RouteOverride().route_of(Routes())("archive/x") is None
+    assert RouteOverride(collector="c", signal="traces").route_of(Routes())("otel-raw/acme/edge/x") == Route(
         "acme", "c", "traces"
     )
-    assert Said(organization="o").route_of(Routes())("archive/metrics_1.json") == Route("o", "default", "metrics")
+    assert RouteOverride(organization="o").route_of(Routes())("archive/metrics_1.json") == Route(
+        "o", "default", "metrics"
+    )
     with pytest.raises(UserError, match="collector name 'a b' is invalid"):
-        Said(collector="a b")
+        RouteOverride(collector="a b")
 
 
 @pytest.mark.parametrize(

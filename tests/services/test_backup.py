@@ -19,24 +19,23 @@ import pytest
 from click.testing import CliRunner
 
 from lakerunner.cli import cli
+from lakerunner.index.api_keys import digest
 from lakerunner.index.commit import Commit
 from lakerunner.index.database import Database
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.index.keys import digest
 from lakerunner.index.snapshot import refuse_newer
-from lakerunner.model.caller import Role
 from lakerunner.model.errors import Corrupt, LakerunnerError, NotFound, Unavailable, UserError
+from lakerunner.model.organization import Role
 from lakerunner.model.source import Routes, SourceObject, SourceState
 from lakerunner.objects.local import LocalStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services.admin import administered, inspected
-from lakerunner.services.announce import Announcer
+from lakerunner.services.announce import Announcer, Lister, Newcomers
 from lakerunner.services.backup.manifest import Manifest, list_backups
 from lakerunner.services.backup.restore import run_restore
 from lakerunner.services.backup.take import BackupRequest, run_backup
-from lakerunner.services.lister import Lister, Newcomers
+from lakerunner.services.ground import administered, inspected
 from lakerunner.settings import Settings
 from servers.lake import LAKERUNNER, clean_environment, wait_until
 from servers.postgres import drop_database, fresh_database
@@ -87,7 +86,11 @@ def source_at(store: ObjectStore, key: str) -> SourceObject:
     return SourceObject(store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
 
 
-def back_up(lake: CheckedLake, place: ObjectStore, say: Callable[[str], None] = str, **request: bool) -> Manifest:
+def ignore(_progress: str) -> None:
+    """Show no progress."""
+
+
+def back_up(lake: CheckedLake, place: ObjectStore, say: Callable[[str], None] = ignore, **request: bool) -> Manifest:
     return run_backup(lake.settings, place, BackupRequest(**request), say)
 
 
@@ -125,7 +128,7 @@ def test_a_restored_lake_is_the_same_lake(lake: CheckedLake, place: LocalStore, 
     made = back_up(lake, place)
     assert (made.files, made.raw_objects, made.lost, made.bucket) == (6, 3, 0, "local")
     after = source_at(lake.store, KEYS[1])
-    assert run_restore(empty, place, None, str) == made
+    assert run_restore(empty, place, None, ignore) == made
     restored = LocalStore(Path(empty.store.removeprefix("file://")))
     assert files_of(restored) == files_of(lake.store)
     assert rows_of(empty.database_url, "modified_ns") == rows_of(lake.settings.database_url, "modified_ns")
@@ -145,7 +148,7 @@ def test_another_kind_of_store_gets_the_objects_under_its_own_names(
     """Its etags are others, and so is its name: nothing that was ingested may seem new."""
     back_up(lake, place)
     elsewhere = replace(empty, store=f"memory://{uuid4().hex}")
-    run_restore(elsewhere, place, None, str)
+    run_restore(elsewhere, place, None, ignore)
     store = open_store(StoreAddress(elsewhere.store))
     assert listed_anew(elsewhere, store) == [KEYS[2]]
     index = Index.open(elsewhere.database_url, connections=2)
@@ -177,7 +180,7 @@ def test_the_next_backup_copies_what_is_new_and_both_can_be_restored(
         meta.key: meta.modified_ns for meta in place.list("") if meta.key in times
     }
     assert list_backups(place).whole == (first.name, second.name)
-    run_restore(empty, place, first.name, str)
+    run_restore(empty, place, first.name, ignore)
     restored = LocalStore(Path(empty.store.removeprefix("file://")))
     assert restored.get(KEYS[0], max_bytes=1000) == logs_of(KEYS[0])
     third = back_up(lake, place, prune=True)
@@ -200,7 +203,7 @@ def test_a_segment_that_is_swept_meanwhile_is_not_missed(lake: CheckedLake, plac
 
     made = back_up(lake, place, sweep)
     assert len(swept) == 2
-    run_restore(empty, place, None, str)
+    run_restore(empty, place, None, ignore)
     copy = CheckedLake(Index.open(empty.database_url, connections=2), LocalStore(Path(empty.store[7:])), empty)
     code, said = copy.fsck(deep=True)
     assert (code, said["errors"], made.files) == (0, 0, 8)
@@ -234,22 +237,22 @@ def test_what_an_interrupted_backup_copied_is_not_copied_again(
     assert len(times) == 9
     back_up(lake, place)
     assert times.items() <= {meta.key: meta.modified_ns for meta in place.list("")}.items()
-    run_restore(empty, place, None, str)
+    run_restore(empty, place, None, ignore)
     assert files_of(LocalStore(Path(empty.store[7:]))) == files_of(lake.store)
 
 
 def test_parts_can_be_left_out(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     small = back_up(lake, place, without_raw=True)
     assert (small.files, small.raw_objects) == (6, 2)
-    run_restore(empty, place, None, str)
+    run_restore(empty, place, None, ignore)
     assert listed_anew(empty, LocalStore(Path(empty.store[7:]))) == [KEYS[2]]
     index = back_up(lake, place, index_only=True)
     assert (index.files, index.raw_objects, index.index_only) == (0, 0, True)
     with pytest.raises(UserError, match=f"backup {index.name} contains the index only: name the store"):
-        run_restore(replace(empty, store=""), place, index.name, str)
+        run_restore(replace(empty, store=""), place, index.name, ignore)
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb CASCADE")
-    run_restore(replace(empty, store=lake.settings.store), place, index.name, str)
+    run_restore(replace(empty, store=lake.settings.store), place, index.name, ignore)
     assert rows_of(empty.database_url) == rows_of(lake.settings.database_url)
 
 
@@ -265,7 +268,7 @@ def flip(place: LocalStore, key: str) -> None:
 
 def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     with pytest.raises(NotFound, match="no backup found: there is nothing below backups/"):
-        run_restore(empty, place, None, str)
+        run_restore(empty, place, None, ignore)
     made = back_up(lake, place)
     whole = files_of(place)
     keep = {key: bytes(place.get(key, max_bytes=1 << 20)) for key in whole}
@@ -273,7 +276,7 @@ def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: L
     raw = next(key for key in whole if key.startswith("raw/"))
     manifest = f"backups/{made.name}/manifest.json"
     newer = json.dumps({**json.loads(keep[manifest]), "migration": "9999_later"}).encode()
-    cases: list[tuple[Callable[[], None], type[LakerunnerError], str]] = [
+    cases: list[tuple[Callable[[], object], type[LakerunnerError], str]] = [
         (lambda: place.delete([manifest]), NotFound, f"backup {made.name} is incomplete: it has no manifest.json"),
         (lambda: cut(place, manifest), Corrupt, "manifest.json is damaged"),
         (lambda: place.put(manifest, b'{"version": 2}'), UserError, "has version 2, this Lakerunner reads version 1"),
@@ -291,24 +294,24 @@ def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: L
     for number, (damage, kind, words) in enumerate(cases):
         damage()
         with pytest.raises(kind, match=words):
-            run_restore(replace(empty, store=f"memory://{number}-{made.name}"), place, None, str)
+            run_restore(replace(empty, store=f"memory://{number}-{made.name}"), place, None, ignore)
         for key, data in keep.items():
             place.put(key, data)
     with pytest.raises(NotFound, match=f"backup 2020 not found; complete backups: {made.name}"):
-        run_restore(empty, place, "2020", str)
-    run_restore(empty, place, None, str)  # none of these has left anything in the database
+        run_restore(empty, place, "2020", ignore)
+    run_restore(empty, place, None, ignore)  # none of these has left anything in the database
 
 
 def test_what_is_there_already_is_not_restored_over(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     back_up(lake, place)
     used = replace(empty, database_url=lake.settings.database_url)
     with pytest.raises(UserError, match=r"already contains an index \(schema lrdb\): restore into an empty database"):
-        run_restore(used, place, None, str)
+        run_restore(used, place, None, ignore)
     with pytest.raises(UserError, match=r"store file://.*/lake/store is not empty"):
-        run_restore(replace(empty, store=lake.settings.store), place, None, str)
+        run_restore(replace(empty, store=lake.settings.store), place, None, ignore)
     home = lake.settings.home
     with pytest.raises(UserError, match=f"{home} is not empty: restore into a new --home"):
-        run_restore(Settings(home=home), place, None, str)
+        run_restore(Settings(home=home), place, None, ignore)
     assert not (home / "restoring").exists()
 
 
@@ -374,7 +377,7 @@ def test_two_restores_into_one_home(lake: CheckedLake, place: LocalStore, empty:
 
     def say(_: str) -> None:
         with pytest.raises(UserError) as refusal:
-            run_restore(settings, place, None, str)
+            run_restore(settings, place, None, ignore)
         refusals.append(str(refusal.value))
 
     run_restore(settings, place, None, say)
@@ -388,13 +391,13 @@ def test_buckets(lake: CheckedLake, place: LocalStore, empty: Settings, s3_serve
     backups, bucket = s3_server.address("backups"), s3_server.address("restored")
     made = back_up(lake, open_store(backups))
     remote = replace(empty, store=bucket.url, store_options=dict(bucket.options))
-    run_restore(remote, open_store(backups), None, str)
+    run_restore(remote, open_store(backups), None, ignore)
     store = open_store(bucket)
     assert {meta.key: meta.size for meta in store.list("")} == {meta.key: meta.size for meta in lake.store.list("")}
     assert listed_anew(remote, store) == [KEYS[2]]
     with pytest.raises(UserError, match=f"store {bucket.url} is not empty"):
-        run_restore(replace(remote, database_url=empty.database_url), open_store(backups), None, str)
-    again = run_backup(remote, place, BackupRequest(), str)
+        run_restore(replace(remote, database_url=empty.database_url), open_store(backups), None, ignore)
+    again = run_backup(remote, place, BackupRequest(), ignore)
     assert (again.bucket, again.files, again.file_bytes) == ("restored", made.files, made.file_bytes)
     assert {meta.key for meta in place.list("raw/")} == {meta.key for meta in open_store(backups).list("raw/")}
 
@@ -405,13 +408,13 @@ def test_a_server_of_another_version(
     """From PostgreSQL 18 to the system's older one, whose password needs quoting, and back."""
     back_up(lake, place)
     older = replace(empty, database_url=fresh_database(debian_postgres_url))
-    made = run_restore(older, place, None, str)
+    made = run_restore(older, place, None, ignore)
     expected = rows_of(lake.settings.database_url, "modified_ns")
     assert rows_of(older.database_url, "modified_ns") == expected
     other = open_store(StoreAddress(f"memory://{uuid4().hex}"))
-    again = run_backup(older, other, BackupRequest(), str)
+    again = run_backup(older, other, BackupRequest(), ignore)
     assert (again.files, made.postgres > again.postgres) == (made.files, True)
-    run_restore(replace(empty, store=f"memory://{uuid4().hex}"), other, None, str)
+    run_restore(replace(empty, store=f"memory://{uuid4().hex}"), other, None, ignore)
     drop_database(older.database_url)
 
 
@@ -432,18 +435,18 @@ def test_a_dump_that_cannot_be_loaded_leaves_nothing_and_says_why(
     dump.write_bytes(place.get(f"backups/{made.name}/index.dump", max_bytes=1 << 20))
     index = Index.open(empty.database_url, connections=2)
     with pytest.raises(Unavailable, match=r'psql failed: .*schema "lrdb" already exists'):
-        index.restored.load(dump)
+        index.restore.load(dump)
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb")
-    index.restored.load(dump)  # and killed then: raw objects are not recorded as the new store has them
+    index.restore.load(dump)  # and killed then: raw objects are not recorded as the new store has them
     with pytest.raises(UserError, match="was not finished: drop schema"):
         index.migrate()
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb CASCADE")
     dump.write_bytes(dump.read_bytes()[: made.dump_bytes - 1000])
     with pytest.raises(Unavailable, match="pg_restore failed: pg_restore: error: "):
-        index.restored.load(dump)
-    index.restored.refuse_used()
+        index.restore.load(dump)
+    index.restore.refuse_used()
     index.close()
 
 

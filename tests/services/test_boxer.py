@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from lakerunner.bus.memory import MemoryBus
 from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, decode, encode, ingest_boxes
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import SourceObject
 from lakerunner.services.boxer import Boxer, ingest_lane
 from lakerunner.settings import Settings
+from servers.memory_bus import MemoryBus
 
 BOXES = ingest_boxes("logs")
 

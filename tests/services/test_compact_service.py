@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from tending_lake import ACME, OTHER, Lake, segment
 
 from lakerunner.bus.topics import CompactBox, SegmentsCommitted, compact_boxes, decode, encode
 from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
-from lakerunner.services.tending import Overdue, Told, remind_merges
+from lakerunner.services.tending import Overdue, ReminderLog, remind_merges
+from suites.tending_lake import ACME, OTHER, Lake, segment
 
 TOPIC = compact_boxes("logs")
 
@@ -235,8 +236,8 @@ def test_of_two_workers_one_wins_and_the_other_looks_again(tended: Lake) -> None
     tended.box(*made[:3])
     tended.box(*made[1:])
     first, second = tended.compaction(at_once=1), tended.compaction(at_once=1)
-    calls = iter([second.step, lambda: None])
-    tended.jobs.first = lambda: next(calls, lambda: None)()
+    calls: list[Callable[[], None]] = [second.step]
+    tended.jobs.first = lambda: calls.pop()() if calls else None
     first.step()  # while its job runs, the second does its box
     assert tended.levels() == [(0, 1), (1, 3)]
     first.step()  # what is left of the box is one segment
@@ -280,9 +281,9 @@ def test_messages_of_other_kinds_are_passed_over(tended: Lake) -> None:
 def test_what_the_bus_lost_is_told_of_again(tended: Lake) -> None:
     several(tended, 3)
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
-    assert remind_merges(tended.index.tending, overdue, Told(900.0)) == 0
+    assert remind_merges(tended.index.tending, overdue, ReminderLog(900.0)) == 0
     tended.age(1000)
-    assert remind_merges(tended.index.tending, overdue, Told(900.0)) == 3
+    assert remind_merges(tended.index.tending, overdue, ReminderLog(900.0)) == 3
     tended.relay()
     boxers, worker = tended.boxers(), tended.compaction()
     for _ in range(2):
@@ -298,7 +299,7 @@ def test_what_waits_long_is_told_of_ever_more_seldom(tended: Lake) -> None:
     several(tended, 3)
     tended.age(1000)
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
-    told = Told(900.0, lambda: tended.now)
+    told = ReminderLog(900.0, lambda: tended.now)
     said = []
     for _ in range(16):
         said.append(remind_merges(tended.index.tending, overdue, told))
@@ -312,7 +313,7 @@ def test_what_waits_long_is_told_of_ever_more_seldom(tended: Lake) -> None:
 def told_levels(tended: Lake) -> list[tuple[int, int]]:
     """(level, segments) of each message of a reminder."""
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000, few=4)
-    remind_merges(tended.index.tending, overdue, Told(900.0))
+    remind_merges(tended.index.tending, overdue, ReminderLog(900.0))
     tended.relay()
     subscription = tended.bus.subscribe(["boxer.logs.compact"], "boxer")
     taken = subscription.take(100, 0)
@@ -342,7 +343,7 @@ def test_leftovers_of_several_levels_come_together_in_the_end(tended: Lake) -> N
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
     boxers, worker = tended.boxers(), tended.compaction()
     for _ in range(2):
-        remind_merges(tended.index.tending, overdue, Told(900.0))
+        remind_merges(tended.index.tending, overdue, ReminderLog(900.0))
         tended.relay()
         for _ in range(2):
             for boxer in boxers:

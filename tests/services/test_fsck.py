@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,7 +97,7 @@ def test_rows_columns_and_times_are_those_of_the_file(lake: CheckedLake) -> None
 
 
 def test_the_order_of_columns_counts() -> None:
-    assert files._difference(["a", "c", "b"], ["a", "b", "c"]) == "different order, c before b"
+    assert files._describe_difference(["a", "c", "b"], ["a", "b", "c"]) == "different order, c before b"
 
 
 def rewritten(lake: CheckedLake, **options: object) -> str:
@@ -200,16 +201,16 @@ def test_a_flipped_bit_beside_a_segment_of_traces_is_found_by_reading(lake: Chec
 def test_a_segment_that_is_replaced_meanwhile_is_no_finding(lake: CheckedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     one = lake.add("logs", logs_of("a"))
     lake.path(one.path).unlink()
-    looked_at = files._looked_at
+    looked_at = files._check_segment_files
 
-    def replaced_meanwhile(*arguments: object) -> object:
+    def replaced_meanwhile(*arguments: Any) -> object:
         found = looked_at(*arguments)
-        monkeypatch.setattr(files, "_looked_at", looked_at)
+        monkeypatch.setattr(files, "_check_segment_files", looked_at)
         (new,) = lake.make("logs", logs_of("a", "b"))
         lake.index.commit(Commit((replace(new, level=1),), (), (), replaced=(one.id,)))
         return found
 
-    monkeypatch.setattr(files, "_looked_at", replaced_meanwhile)
+    monkeypatch.setattr(files, "_check_segment_files", replaced_meanwhile)
     assert lake.found() == []
 
 

@@ -21,9 +21,9 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.pipeline.segments import make_segments
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from servers.lake import LAKERUNNER, clean_environment
 from servers.postgres import drop_database, fresh_database
 from servers.seaweedfs import S3Server, seaweedfs
@@ -130,7 +130,7 @@ def test_what_is_damaged_is_found_by_name(lake: S3Lake) -> None:
     assert lake.found(LAKERUNNER_SWEEP_GRACE_SECONDS="0") == errors
     points = bytearray(lake.store.get(flipped.path, max_bytes=1 << 30))
     points[len(points) // 8] ^= 1
-    lake.store.put(flipped.path, points)
+    lake.store.put(flipped.path, bytes(points))
     deep = lake.found("--deep", LAKERUNNER_SWEEP_GRACE_SECONDS="0")
     ((severity, what, where),) = deep - errors
     assert (severity, what[:19], where) == ("error", "cannot be read: ", flipped.path)

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.index.commit import Commit
-from lakerunner.index.inspect import Tier
+from lakerunner.index.segments import CollectorTier
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.tier import next_tier
 from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from suites.checked import ORG, START, CheckedLake, checked_lake, logs_of, points_of, spans_of
 from suites.otlp_metrics import Otlp, gauge
 
@@ -33,7 +33,7 @@ def lake(embedded_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def live(lake: CheckedLake, signal: str, frequency_ms: int = 0) -> list[Segment]:
-    return lake.index.inspect.tier(Tier(ORG.id, "edge", signal, frequency_ms), ALL_TIME)
+    return lake.index.inspect.tier(CollectorTier(ORG.id, "edge", signal, frequency_ms), ALL_TIME)
 
 
 def roll_up(lake: CheckedLake, frequency_ms: int) -> tuple[Segment, ...]:
@@ -42,7 +42,7 @@ def roll_up(lake: CheckedLake, frequency_ms: int) -> tuple[Segment, ...]:
     target = next_tier(frequency_ms)
     assert target is not None
     work = RollupWork(ORG.id, "edge", frequency_ms, target, touched, touched)
-    sources = lake.index.inspect.tier(Tier(ORG.id, "edge", "metrics", frequency_ms), work.span)
+    sources = lake.index.inspect.tier(CollectorTier(ORG.id, "edge", "metrics", frequency_ms), work.span)
     work = replace(work, sources=tuple(sources))
     made = rollup_work(work, StoreAddress(lake.settings.store_url), LIMITS)
     assert made.error == ""

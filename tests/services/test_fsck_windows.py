@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.index.commit import Commit
-from lakerunner.index.inspect import Tier
-from lakerunner.model.retention import Cutoff
+from lakerunner.index.segments import CollectorTier
+from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.services.checks.windows import Pick
+from lakerunner.pipeline.make_segments import Raw, make_segments
+from lakerunner.services.checks.rollup_buckets import Pick
 from suites.checked import ORG, START, START_NS, CheckedLake, checked_lake, points_of
 
 TARGET = 10_000
@@ -41,8 +41,8 @@ class StandIn:
     def __init__(self, lake: CheckedLake) -> None:
         self.lake = lake
 
-    def __call__(self, tier: Tier, target: int, segment: Segment, pick: Pick) -> pa.Table:
-        assert tier == Tier(segment.organization, segment.collector, "metrics", 0)
+    def __call__(self, tier: CollectorTier, target: int, segment: Segment, pick: Pick) -> pa.Table:
+        assert tier == CollectorTier(segment.organization, segment.collector, "metrics", 0)
         assert target == TARGET
         window = target * 10**6
         first, last = (-(-ns // window) * window for ns in (segment.time.start_ns, segment.time.end_ns - 1))
@@ -133,7 +133,7 @@ def test_a_sum_may_be_rounded_and_no_more(lake: CheckedLake) -> None:
     ((severity, check, what, where),) = lake.found()
     assert (severity, check) == ("error", "rollups")
     assert what == (
-        "chq_rollup_sum of 1 of 1 window is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
+        "chq_rollup_sum of 1 of 1 bucket is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
     )
     assert where.startswith("edge/10s of db/")
 
@@ -142,7 +142,7 @@ def test_the_later_window_counts(lake: CheckedLake) -> None:
     rolled(lake, 1, 2, time=START + 1)
     add_windows(lake, table([(END, 1, 1.0)]), "early")
     assert [what for _, _, what, _ in lake.found()] == [
-        f"{name} of 1 of 1 window is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
+        f"{name} of 1 of 1 bucket is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
         for name in ("chq_rollup_count", "chq_rollup_sum")
     ]
     add_windows(lake, table([(END, 2, 3.0)]), "late")
@@ -153,7 +153,7 @@ def test_what_describes_the_series_counts_too(lake: CheckedLake) -> None:
     rolled(lake, 1, time=START + 1)
     add_windows(lake, table([(END, 1, 1.0)], unit="ms"), "w")
     ((_, _, what, _),) = lake.found()
-    assert what.startswith("unit of 1 of 1 window is not what it is made of")
+    assert what.startswith("unit of 1 of 1 bucket is not what it is made of")
 
 
 def test_a_window_that_is_missing(lake: CheckedLake) -> None:
@@ -161,13 +161,13 @@ def test_a_window_that_is_missing(lake: CheckedLake) -> None:
     add_windows(lake, table([(END, 10, 45.0)]), "w")
     ((severity, _, what, _),) = lake.found()
     assert severity == "error"
-    assert what == "1 of 2 windows missing, the first load series 7 at 2025-10-09T08:00:20.000000000Z"
+    assert what == "1 of 2 buckets missing, the first load series 7 at 2025-10-09T08:00:20.000000000Z"
 
 
 def test_a_rolled_segment_without_any_window(lake: CheckedLake) -> None:
     one = rolled(lake, 1, time=START + 1)
     found = lake.found(sample=0)
-    what = "it is marked as rolled up, but there are no windows of 10s for its time"
+    what = "it is marked as rolled up, but there are no buckets of 10s for its time"
     assert found == [("error", "rollups", what, one.path)]
     lake.sql("UPDATE lrdb.segments SET rolled = false")
     assert lake.found() == []

@@ -19,22 +19,21 @@ import pytest
 from prometheus_client import REGISTRY
 from pyspark.sql import SparkSession
 
-from lakerunner.bus.memory import MemoryBus
 from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.findings import Rejects
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import LOGS
-from lakerunner.model.source import Route, SourceObject, SourceState
+from lakerunner.model.source import Rejects, Route, SourceObject, SourceState
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits
-from lakerunner.pipeline.job import warm
+from lakerunner.pipeline.job import start_workers
 from lakerunner.services.announce import arrival_of
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.logs import configure_logs
+from servers.memory_bus import MemoryBus
 from servers.postgres import empty_index
 from servers.spark import spark_session
 from suites.requests import TIME_NS, request_of
@@ -49,7 +48,7 @@ ALWAYS = TimeRange(0, 1 << 62)
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark"), "local[2]") as session:
-        warm(session)
+        start_workers(session)
         yield session
 
 

@@ -12,8 +12,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import Prefix, Routes
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services.announce import Announcer
-from lakerunner.services.lister import BATCH, Lister, Newcomers
+from lakerunner.services.announce import BATCH, Announcer, Lister, Newcomers
 from servers.aws import AwsServer, aws
 from suites.recorded import asked_for, memory_store, recorded
 

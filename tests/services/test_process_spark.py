@@ -13,18 +13,18 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import SparkSession
-from test_ingest_service import LIMITS, Lake
 
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.signal import LOGS
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.pipeline.job import run
+from lakerunner.pipeline.job import run_tasks
 from lakerunner.pipeline.session import Sessions
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark
 from lakerunner.settings import Settings
+from services.test_ingest_service import LIMITS, Lake
 
 pytestmark = pytest.mark.heavy
 
@@ -38,7 +38,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessSpark]:
 
 
 def kill_java(session: SparkSession) -> None:
-    java = session.sparkContext._gateway.proc
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    java = gateway.proc
     java.kill()
     java.wait(60)
 
@@ -76,7 +78,7 @@ def test_all_jobs_move_to_one_new_java_process(spark: ProcessSpark) -> None:
     def job(number: int) -> int:
         started.wait(60)
         with spark.use() as session:
-            return run(session, "test", [number], abs)[0]
+            return run_tasks(session, "test", [number], abs)[0]
 
     for _ in range(2):
         with spark.use() as session:
@@ -91,9 +93,9 @@ def test_a_session_that_java_has_stopped_is_replaced(spark: ProcessSpark) -> Non
     with spark.use() as session:
         session.sparkContext._jsc.stop()
         with pytest.raises(Unavailable, match="has stopped the session"):
-            run(session, "test", [1], abs)
+            run_tasks(session, "test", [1], abs)
     with spark.use() as session:
-        assert run(session, "test", [1], abs) == [1]
+        assert run_tasks(session, "test", [1], abs) == [1]
 
 
 def test_a_new_java_process_waits_for_the_jobs_of_the_old_one(spark: ProcessSpark) -> None:
@@ -102,7 +104,7 @@ def test_a_new_java_process_waits_for_the_jobs_of_the_old_one(spark: ProcessSpar
     def next_job() -> int:
         entered.set()
         with spark.use() as session:
-            return run(session, "test", [2], abs)[0]
+            return run_tasks(session, "test", [2], abs)[0]
 
     with ThreadPoolExecutor(1) as pool:
         with spark.use() as session:
@@ -110,7 +112,7 @@ def test_a_new_java_process_waits_for_the_jobs_of_the_old_one(spark: ProcessSpar
             following = pool.submit(next_job)
             assert entered.wait(60)
             with pytest.raises(Unavailable):
-                run(session, "test", [1], abs)
+                run_tasks(session, "test", [1], abs)
             assert not following.done()
         assert following.result(120) == 2
 
@@ -129,4 +131,4 @@ def test_a_java_process_that_cannot_be_started_again_is_waited_for(
             with pytest.raises(Unavailable, match=r"cannot start Spark again: .*no memory today"), spark.use():
                 pass
     with spark.use() as session:
-        assert run(session, "test", [1], abs) == [1]
+        assert run_tasks(session, "test", [1], abs) == [1]

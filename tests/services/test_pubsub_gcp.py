@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakerunner.api.events import Notified
+from lakerunner.api.push.events import WatchedBucket
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import Routes
@@ -33,15 +33,18 @@ def created(store: ObjectStore, key: str) -> dict[str, str]:
 
 def door(index: Index, store: ObjectStore, queue: PubsubQueue) -> QueueDoor:
     announcer = Announcer(index, store, Routes().route_of)
-    return QueueDoor(queue, announcer.keys, Notified(store.bucket, "", Routes()), threading.Event())
+    return QueueDoor(queue, announcer.keys, WatchedBucket(store.bucket, "", Routes()), threading.Event())
 
 
 def test_what_is_published_is_recorded_then_acknowledged(server: PubsubServer, index: Index) -> None:
     store = memory_store()
     store.put(KEY, b"x")
     queue = PubsubQueue(SUBSCRIPTION, server.endpoint)
-    numbers = [server.publish(**created(store, KEY)) for _ in range(10)]
-    numbers += [server.publish(**created(store, "db/x.parquet")), server.publish(**created(store, "a/gone.binpb"))]
+    numbers = [server.publish(b"", **created(store, KEY)) for _ in range(10)]
+    numbers += [
+        server.publish(b"", **created(store, "db/x.parquet")),
+        server.publish(b"", **created(store, "a/gone.binpb")),
+    ]
     pulled = queue.receive()
     assert server.acknowledged == []
     door(index, store, queue).take(pulled)

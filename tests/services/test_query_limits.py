@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from lakerunner.api.limits import QueryLimits
-from lakerunner.model.caller import Caller, Role
-from lakerunner.model.organization import Organization
+from lakerunner.model.organization import Caller, Organization, Role
 from lakerunner.services.parts import open_query_limits
 from lakerunner.settings import Settings
 

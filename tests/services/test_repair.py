@@ -16,7 +16,7 @@ import pytest
 from lakerunner.commands.repair import RepairRequest, repair, run_repair
 from lakerunner.index.commit import Commit
 from lakerunner.model.organization import Organization
-from lakerunner.model.retention import Cutoff
+from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceState
@@ -288,7 +288,7 @@ def rolled_lake(lake: RawLake) -> None:
 
 def windows(lake: RawLake, frequency_ms: int) -> dict[tuple[object, ...], tuple[object, ...]]:
     """What queries read: of a window in several segments, that of the last one."""
-    found = {}
+    found: dict[tuple[object, ...], tuple[object, ...]] = {}
     for one in lake.live("metrics", frequency_ms):
         for row in pq.read_table(lake.lake.path(one.path)).to_pylist():
             key = row["metric_name"], row["series"], row["timestamp"]
@@ -477,7 +477,7 @@ def test_one_repair_at_a_time(lake: RawLake) -> None:
         assert alone
         assert run_repair(lake.lake.settings, RepairRequest(), out, errors) == 3
     assert errors.getvalue() == (
-        "error: not all could be repaired: another repair of this lake is running: wait for its end\n"
+        "error: not all could be repaired: another repair of this lake is running: wait until it ends\n"
     )
 
 

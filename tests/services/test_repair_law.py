@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import ALL_TIME, HOUR_NS
-from lakerunner.services.checks.identity import identities
-from lakerunner.services.repair.choice import Rows, choose
+from lakerunner.services.checks.row_digest import identities
+from lakerunner.services.repair.choice import RowTable, choose
 from suites.checked import START, START_NS, checked_lake, logs_of, points_of, spans_of
 from suites.ingested import random_logs, random_metrics, random_spans
 from suites.repaired import RawLake
@@ -165,8 +165,9 @@ def chosen(rows: list[tuple[str, int, int, int]], lost: int, *, merged: bool) ->
     """The numbers of the rows chosen of (row, held, held beside, object)."""
     names, held, beside, objects = zip(*rows, strict=True)
     digests = np.array([ord(name) for name in names], np.uint64)
-    counts = (np.array(some, np.int64) for some in (held, beside, objects))
-    return np.flatnonzero(choose(Rows(digests, *counts, merged), lost)).tolist()
+    held_counts, beside_counts, numbers = (np.array(some, np.int64) for some in (held, beside, objects))
+    table = RowTable(digests, held_counts, beside_counts, numbers, merged)
+    return np.flatnonzero(choose(table, lost)).tolist()
 
 
 def test_rows_that_no_live_segment_holds_are_chosen() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tending_lake import ACME, OTHER, Lake, segment
 
 from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import build_app
@@ -15,10 +14,11 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.bus.topics import SegmentsCommitted
 from lakerunner.commands.work import show_work
-from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import NotFound
+from lakerunner.model.organization import EVERY_ROLE, Caller, Share
 from lakerunner.model.segment import Segment
-from lakerunner.services.requeue import Requeue
+from lakerunner.services.tending import Requeue
+from suites.tending_lake import ACME, OTHER, Lake, segment
 
 CALLERS = {one.name: Caller(one, "key", EVERY_ROLE, Share()) for one in (ACME, OTHER)}
 THEIRS = {"authorization": "Bearer other"}

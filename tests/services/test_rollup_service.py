@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
 from prometheus_client import REGISTRY
-from tending_lake import ACME, MS, Lake, segment
 
 from lakerunner.bus.topics import RollupBox, SegmentsCommitted
 from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.retention import Cutoff
+from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIERS
 from lakerunner.model.time import TimeRange
-from lakerunner.services.tending import Overdue, Told, remind_rollups, sample
+from lakerunner.pipeline.compact import Outcome
+from lakerunner.pipeline.rollup_job import RollupWork
+from lakerunner.services.tending import Overdue, ReminderLog, remind_rollups, sample
+from suites.tending_lake import ACME, MS, Lake, segment
 
 TOPIC = "segments.metrics.rollup"
 S = 1000 * MS
@@ -81,11 +85,11 @@ def test_sources_are_all_that_is_live_in_the_windows(tended: Lake) -> None:
     names = {one.id: name for one, name in zip([*before, late], ["before", "other", "after", "late"], strict=True)}
     run = tended.jobs.rollup
 
-    def note(spark: object, works: list, *rest: object) -> list:
+    def note(spark: Any, works: Sequence[RollupWork], *rest: Any) -> list[Outcome]:
         seen.extend([names[one.id] for one in work.sources] for work in works)
         return run(spark, works, *rest)
 
-    tended.jobs.rollup = note  # type: ignore[method-assign]
+    tended.jobs.rollup = note  # type: ignore[method-assign, assignment]
     worker = tended.rollups()
     tended.rollup_box(10_000, late)
     worker.step()
@@ -146,7 +150,7 @@ def test_windows_without_a_segment_that_others_have_rolled_up_meanwhile_are_not_
     seen: list[list[UUID]] = []
     run = tended.jobs.rollup
 
-    def note(spark: object, works: list, *rest: object) -> list:
+    def note(spark: Any, works: Sequence[RollupWork], *rest: Any) -> list[Outcome]:
         seen.extend([one.id for one in work.sources] for work in works)
         return run(spark, works, *rest)
 
@@ -156,7 +160,7 @@ def test_windows_without_a_segment_that_others_have_rolled_up_meanwhile_are_not_
         tended.rollup_box(10_000, mended)
         second.step()
 
-    tended.jobs.rollup = note  # type: ignore[method-assign]
+    tended.jobs.rollup = note  # type: ignore[method-assign, assignment]
     first, second = tended.rollups(at_once=1), tended.rollups(at_once=1)
     tended.rollup_box(10_000, other)
     tended.jobs.first = requeue
@@ -255,10 +259,12 @@ def test_what_the_bus_lost_is_told_of_again_and_gauges_show_it(tended: Lake) -> 
     tended.commit(points("a"), points("t", frequency_ms=300_000))
     tended.age(1000)
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
-    assert remind_rollups(tended.index.tending, overdue, Told(900.0)) == 1  # those on their way to an hour wait longer
+    assert (
+        remind_rollups(tended.index.tending, overdue, ReminderLog(900.0)) == 1
+    )  # those on their way to an hour wait longer
     tended.relay()
     tended.age(1000)
-    assert remind_rollups(tended.index.tending, overdue, Told(900.0)) == 2
+    assert remind_rollups(tended.index.tending, overdue, ReminderLog(900.0)) == 2
     boxers, worker = tended.boxers(), tended.rollups()
     for _ in range(2):
         for boxer in boxers:

@@ -15,7 +15,7 @@ def test_an_unavailable_dependency_is_tried_again_and_shows_in_health() -> None:
     runtime = Runtime("test")
     calls: list[int] = []
     recovered = threading.Event()
-    seen: list[dict] = []
+    seen: list[dict[str, object]] = []
 
     def step() -> None:
         calls.append(1)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from lakerunner.api.events import Notified
+from lakerunner.api.push.events import WatchedBucket
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.source import Routes
@@ -56,7 +56,7 @@ class Notifying:
         self.queue = SqsQueue(self.url, server.queue_options)
         self.stopping = threading.Event()
         announcer = Announcer(index, self.store, Routes().route_of)
-        self.door = QueueDoor(self.queue, announcer.keys, Notified(self.name, "", Routes()), self.stopping)
+        self.door = QueueDoor(self.queue, announcer.keys, WatchedBucket(self.name, "", Routes()), self.stopping)
 
     def send(self, body: str) -> None:
         self.server.client("sqs").send_message(QueueUrl=self.url, MessageBody=body)
@@ -138,7 +138,7 @@ def test_the_loop_records_what_comes_and_stops_in_a_long_poll(notifying: Notifyi
     notifying.door = QueueDoor(
         notifying.queue,
         Announcer(notifying.index, notifying.store, Routes().route_of).keys,
-        Notified(notifying.name, "", Routes()),
+        WatchedBucket(notifying.name, "", Routes()),
         runtime.stopping,
     )
     runtime.loop("sqs", notifying.door.step)

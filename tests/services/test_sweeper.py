@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -14,14 +15,13 @@ from lakerunner.bus.topics import CompactBox, RollupBox, encode
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable, UserError
-from lakerunner.model.retention import WAIT_NS
+from lakerunner.model.retention_policy import WAIT_NS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import DAY_NS, HOUR_NS, MINUTE_NS
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.services.sweep.orphans import FEW, Orphans, are_too_many
-from lakerunner.services.sweep.raw import raw_retention_ns
-from lakerunner.services.sweep.report import Line, Report
-from lakerunner.services.sweeper import Sweeper, chores_of, findings, sweep
+from lakerunner.services.sweep.segment_chores import FEW, Orphans, are_too_many
+from lakerunner.services.sweep.store_chores import raw_retention_ns
+from lakerunner.services.sweeper import ReportLine, Sweeper, SweepReport, chores_of, findings, sweep
 from lakerunner.settings import Settings
 from servers.lake import wait_until
 from servers.postgres import empty_index
@@ -48,7 +48,7 @@ def lake(swept_index: Index, address: StoreAddress) -> SweptLake:
     return SweptLake(swept_index, open_store(address))
 
 
-def swept(lake: SweptLake, address: StoreAddress, now_ns: int = NOW_NS, **retention: str) -> Report:
+def swept(lake: SweptLake, address: StoreAddress, now_ns: int = NOW_NS, **retention: str) -> SweepReport:
     named = {name.replace("_", "."): text for name, text in retention.items()}
     report = sweep(small_chores(lake.index, lake.store, address, named), now_ns, lambda *_: None, lambda: True)
     assert report.failures == []
@@ -56,7 +56,7 @@ def swept(lake: SweptLake, address: StoreAddress, now_ns: int = NOW_NS, **retent
     return report
 
 
-def lines(report: Report) -> list[tuple[str, str, int, int, bool]]:
+def lines(report: SweepReport) -> list[tuple[str, str, int, int, bool]]:
     return [(line.kind.value, line.what, line.count, line.bytes, line.goes) for line in report.lines()]
 
 
@@ -96,7 +96,7 @@ def test_each_organization_signal_and_tier_has_its_own(lake: SweptLake, address:
 
 
 def test_points_that_are_not_rolled_up_wait_for_it(lake: SweptLake, address: StoreAddress) -> None:
-    def points(name: str, age_ns: int, **values: object) -> object:
+    def points(name: str, age_ns: int, **values: Any) -> UUID:
         return lake.segment(name, age_ns, signal="metrics", **values).id
 
     rolled = points("rolled", 15 * DAY_NS, rolled=True)
@@ -105,7 +105,7 @@ def test_points_that_are_not_rolled_up_wait_for_it(lake: SweptLake, address: Sto
     backfilled = points("backfilled", 25 * DAY_NS, created_ns=NOW_NS - DAY_NS)
     useless = points("useless", 91 * DAY_NS, created_ns=NOW_NS - DAY_NS)
     tiers = {f"metrics_{tier}": "90d" for tier in TIERS}
-    report = swept(lake, address, metrics="15d", **tiers)
+    report = swept(lake, address, NOW_NS, metrics="15d", **tiers)
     states = lake.states()
     assert [states[one] for one in (rolled, waits, in_vain, backfilled, useless)] == [
         "expired", "live", "expired", "live", "expired",
@@ -267,7 +267,7 @@ def test_raw_objects_stay_unless_a_setting_says_so(lake: SweptLake, address: Sto
 def test_wrong_settings_are_refused_before_anything_is_swept(lake: SweptLake, address: StoreAddress) -> None:
     for wrong in ({"retention": {"log": "1d"}}, {"raw_retention": "1h"}, {"sweep_grace_seconds": -1.0}):
         with pytest.raises(UserError):
-            chores_of(replace(Settings(), **wrong), lake.index, lake.store, address)  # type: ignore[arg-type]
+            chores_of(replace(Settings(), **wrong), lake.index, lake.store, address)
 
 
 def test_failed_work_goes_when_none_of_its_segments_waits(lake: SweptLake, address: StoreAddress) -> None:
@@ -394,7 +394,7 @@ def test_lines_gather_what_is_alike(lake: SweptLake, address: StoreAddress) -> N
     chores = small_chores(lake.index, lake.store, address, {"logs": "30d"})
     (line,) = findings(chores, NOW_NS, lambda *_: None).lines()
     reason = "kept for 30d; its files are deleted after the grace time"
-    assert line == Line(line.kind, ACME.id, "logs", reason, True, 2, 32, NOW_NS - 50 * DAY_NS)
+    assert line == ReportLine(line.kind, ACME.id, "logs", reason, True, 2, 32, NOW_NS - 50 * DAY_NS)
 
 
 class TestS3:

@@ -18,9 +18,8 @@ import pytest
 
 from lakerunner.model.time import MINUTE_NS
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.services.sweep.names import segment_in
-from lakerunner.services.sweep.report import Report
-from lakerunner.services.sweeper import findings, sweep
+from lakerunner.services.sweep.finding import segment_in
+from lakerunner.services.sweeper import SweepReport, findings, sweep
 from servers.lake import clean_environment
 from servers.postgres import empty_index
 from suites.random_lake import RETENTION, RandomLake
@@ -39,7 +38,7 @@ def made(embedded_postgres_url: str, tmp_path: Path) -> Iterator[RandomLake]:
         yield RandomLake(SweptLake(index, open_store(StoreAddress((tmp_path / "store").as_uri()))))
 
 
-def swept(made: RandomLake, tmp_path: Path, now_ns: int, *, page: int = 2) -> Report:
+def swept(made: RandomLake, tmp_path: Path, now_ns: int, *, page: int = 2) -> SweepReport:
     address = StoreAddress((tmp_path / "store").as_uri())
     chores = small_chores(made.lake.index, made.lake.store, address, RETENTION, page=page)
     report = sweep(chores, now_ns, lambda *_: None, lambda: True)
@@ -131,7 +130,7 @@ def test_killed_at_any_point_the_next_sweep_ends_it(
 def test_two_sweepers_at_once_do_what_one_does(made: RandomLake, tmp_path: Path) -> None:
     """Whoever is wrongly thought dead may be at it still: both are right, so nothing else goes."""
     made.fill(99)
-    reports: list[Report] = []
+    reports: list[SweepReport] = []
     threads = [Thread(target=lambda: reports.append(swept(made, tmp_path, NOW_NS))) for _ in range(2)]
     for thread in threads:
         thread.start()

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tending_lake import ACME, Lake, segment, step_until
 
 from lakerunner.bus.bus import Delivery
 from lakerunner.bus.postgres import PostgresBus
 from lakerunner.index.index import Index
 from lakerunner.model.time import TimeRange
 from servers.postgres import index_database
+from suites.tending_lake import ACME, Lake, segment, step_until
 
 pytestmark = pytest.mark.slow
 

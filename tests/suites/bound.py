@@ -1,4 +1,4 @@
-"""Types (plan/types.py) as the engine gets them: bound by DuckDB in a sandbox."""
+"""Types (plan/scan.py) as the engine gets them: bound by DuckDB in a sandbox."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from uuid import UUID
 
-from lakerunner.query.failures import Limits
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.syntax import BoundTypes, Syntax
+from lakerunner.query.sandbox.syntax import BoundTypes, Syntax
 
 
 @cache

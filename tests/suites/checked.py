@@ -22,7 +22,7 @@ from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.settings import Settings
 from servers.postgres import empty_index
 from suites.otlp_metrics import Otlp, gauge

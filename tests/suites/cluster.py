@@ -21,14 +21,14 @@ from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.model.errors import LakerunnerError
-from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, Role
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, METRICS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from servers.lake import Process, lakerunner, wait_until
 from servers.ports import free_ports
 from servers.seaweedfs import S3Server, seaweedfs
@@ -142,7 +142,7 @@ def cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
         keys = {}
         for organization in (DEFAULT_ORGANIZATION, FRAGILE):
             index.organizations.create(organization)
-            keys[organization.name] = index.keys.create(organization.id, "reader", frozenset({"read"}))
+            keys[organization.name] = index.keys.create(organization.id, "reader", frozenset({Role.READ}))
         logs = tuple(_log_segments(store))
         metrics, fragile = (tuple(_metric_segments(store, one.id)) for one in (DEFAULT_ORGANIZATION, FRAGILE))
         index.commit(Commit(logs, (), ()))

@@ -11,17 +11,18 @@ from typing import Any
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.keep import Keeper
-from lakerunner.api.loki.loki_push import LokiPushApi
-from lakerunner.api.otlp.otlp_grpc import OtlpGrpcServer
-from lakerunner.api.otlp.otlp_http import OtlpApi
-from lakerunner.api.prometheus.remote_write import RemoteWriteApi
-from lakerunner.api.receive import PushLimits, Receiver
+from lakerunner.api.push.loki_push import LokiPushApi
+from lakerunner.api.push.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.push.otlp_http import OtlpApi
+from lakerunner.api.push.push_store import PushStore
+from lakerunner.api.push.receiver import PushLimits, Receiver
+from lakerunner.api.push.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.tls import Certificate
 from lakerunner.index.index import Index
-from lakerunner.model.caller import Caller, Role
+from lakerunner.model.organization import Caller, Role
 from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.remote_write.message_check import MessageCounts
 from suites.pushed import ACME, OTHER
 from suites.requests import request_of
 
@@ -66,15 +67,15 @@ class Doors:
     def release(self) -> None:
         self.gate.open.set()
 
-    def offer(self, line: str) -> Future[None]:
+    def offer(self, line: str) -> Future[MessageCounts | None]:
         """A request that waits."""
         return self.receiver.offer(ACME, "logs", "otlp", request_of(line))
 
 
 @contextmanager
-def open_doors(index: Index, keeper: Keeper, certificate: Certificate | None = None) -> Iterator[Doors]:
+def open_doors(index: Index, keeper: PushStore, certificate: Certificate | None = None) -> Iterator[Doors]:
     gate, bugs = Gate(keeper.store), list[str]()
-    receiver = Receiver(replace(keeper, store=gate), LIMITS, bugs.append)  # type: ignore[arg-type]
+    receiver = Receiver(replace(keeper, store=gate), LIMITS, bugs.append)
     receiver.start()
     who = Authenticator(KEYS.get, None)
     otlp, loki = OtlpApi(receiver, who, MAX_BYTES), LokiPushApi(receiver, who, MAX_BYTES)

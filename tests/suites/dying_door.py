@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lakerunner.api.keep import Keeper
+from lakerunner.api.push.push_store import PushStore
 from lakerunner.index.index import Index
 from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress, open_store
@@ -54,8 +54,8 @@ def main() -> int:
     index = Index.open(order["index"], connections=2)
     store = open_store(StoreAddress(order["store"], tuple((name, value) for name, value in order["options"])))
     announcer = Deadly(Announcer(index, store, Routes().route_of), order["moment"])
-    keeper = Keeper(
-        Deadly(store, order["moment"]),  # type: ignore[arg-type]
+    keeper = PushStore(
+        Deadly(store, order["moment"]),
         Deadly(index.pushes, order["moment"]),  # type: ignore[arg-type]
         announcer.metas,
         claim_seconds=0,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from anyio import to_thread
@@ -73,7 +74,7 @@ class Served:
 
 @contextmanager
 def served(
-    bounds: Bounds, scheme: str = "http", *, certificate: Certificate | None = None, **limits: int
+    bounds: Bounds, scheme: str = "http", *, certificate: Certificate | None = None, **limits: Any
 ) -> Iterator[Served]:
     """With https and no certificate, that of the throw-away authority."""
     made = Served()

@@ -19,7 +19,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 
 ORGANIZATION = UUID(int=7)
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS

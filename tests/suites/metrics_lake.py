@@ -19,12 +19,11 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.model.caller import EVERY_ROLE, Caller
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
-from lakerunner.model.regex import compiled
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, EVERY_ROLE, Caller, Organization
+from lakerunner.model.regex import compile_regex
 from lakerunner.model.tier import RAW, window_end
 from lakerunner.plan.explain import Explain, plan_lines
 from lakerunner.promql.functions import FUNCTIONS
@@ -33,9 +32,9 @@ from lakerunner.promql.operators import Limits
 from lakerunner.promql.parse import parse
 from lakerunner.promql.plan import PromqlQuestion, compile_promql
 from lakerunner.promql.resolve import resolve
-from lakerunner.query.account import Account
 from lakerunner.query.answer import FixedAnswer
-from lakerunner.query.metrics.answer import (
+from lakerunner.query.contract.account import Account
+from lakerunner.query.metric_answers import (
     Cardinality,
     CardinalityQuestion,
     LabelCount,
@@ -44,14 +43,15 @@ from lakerunner.query.metrics.answer import (
     MetricsLake,
     StoredSamples,
 )
-from lakerunner.query.metrics.reads import Read
-from lakerunner.query.series_answer import Group
-from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
-from lakerunner.series.evaluation.joined import distinct_samples
+from lakerunner.query.reads import Read
+from lakerunner.query.series_answer import StepGroup
+from lakerunner.series.evaluation.evaluate import evaluate
+from lakerunner.series.evaluation.pieces import distinct_samples
 from lakerunner.series.expression import Kind
+from lakerunner.series.function import kind_of
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Note
-from lakerunner.series.values import Samples, Steps, Vector, Windows
+from lakerunner.series.values import Samples, Steps, Vector, Windows, sort_by_labels
 
 Points = Sequence[tuple[int, float | Histogram]]
 Selectors = Sequence[tuple[Matcher, ...]]
@@ -71,7 +71,7 @@ class MemoryLake:
     def add(self, labels: Mapping[str, str], points: Points, organization: UUID = DEFAULT_ORGANIZATION.id) -> None:
         self.series_of.setdefault(organization, {})[labels_of(labels)] = points
 
-    def promql(self, organization: UUID, question: PromqlQuestion) -> MemoryAnswer:
+    def promql(self, organization: UUID, question: PromqlQuestion) -> Any:
         self.asked.append(question)
         expression = resolve(parse(question.text), question.steps, question.instant)
         kind = kind_of(expression, FUNCTIONS)
@@ -188,7 +188,7 @@ class MemoryAnswer:
     account: Account = field(default_factory=Account)
     reads: tuple[Read, ...] = ()
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[StepGroup]:
         question, steps = self.question, self.question.steps
         length = self.lake.group_steps * steps.step
         for start in range(steps.start, steps.last + 1, length):
@@ -198,8 +198,8 @@ class MemoryAnswer:
             value, notes = evaluate(expression, part, source, PROMQL, lookback=question.lookback_ms)
             self.notes = tuple(dict.fromkeys([*self.notes, *notes.all()]))
             if isinstance(value, Vector) and not question.instant:
-                value = in_order(value)
-            yield Group(part, _samples(value) if isinstance(value, Windows) else value)
+                value = sort_by_labels(value)
+            yield StepGroup(part, _samples(value) if isinstance(value, Windows) else value)
 
     def close(self) -> None:
         pass
@@ -233,7 +233,7 @@ def _meets(labels: Labels, matchers: Sequence[Matcher]) -> bool:
         value = value_of(labels, matcher.name)
         if matcher.op in ("=", "!="):
             return (value == matcher.value) == (matcher.op == "=")
-        return compiled(matcher.value).matches(value) == (matcher.op == "=~")
+        return compile_regex(matcher.value).matches(value) == (matcher.op == "=~")
 
     return all(map(met, matchers))
 
@@ -243,7 +243,7 @@ class ScriptedMetrics:
     """An answer that goes through its script: a group, an account from here on, an error, or `wait` until it is closed
     or `go` is set."""
 
-    script: list[Group | Account | Exception | str]
+    script: list[StepGroup | Account | Exception | str]
     kind: Kind = Kind.VECTOR
     notes: tuple[Note, ...] = ()
     account: Account = field(default_factory=Account)
@@ -252,10 +252,10 @@ class ScriptedMetrics:
     go: threading.Event = field(default_factory=threading.Event)
     waits: threading.Event = field(default_factory=threading.Event)
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[StepGroup]:
         for step in self.script:
             match step:
-                case Group():
+                case StepGroup():
                     yield step
                 case Account():
                     self.account = step

@@ -15,8 +15,8 @@ from lakerunner.index.commit import Commit
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.segments import make_segments
 from suites.tenants import TenantLake, tenant_lake
 
 SECOND = 1_000_000_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf, Plan, SqlFinish
-from lakerunner.plan.sql_rows import SqlRows
 
 
 def finish_of(plan: Plan) -> SqlFinish:

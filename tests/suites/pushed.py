@@ -8,7 +8,7 @@ from uuid import UUID
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.api.keep import Origin
+from lakerunner.api.push.push_store import Origin
 from lakerunner.model.organization import Organization
 from lakerunner.model.source import RAW_PREFIX
 from lakerunner.objects.store import ObjectStore

@@ -8,10 +8,13 @@ to the microsecond: LakeQL cuts the nanoseconds, plain DuckDB must be told to.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 KEYS = ("http.status_code", "http.Method", "http.method", "ok", "raw", "absent", "it''s")
 TEXTS = ("service_name", "severity", "message", "collector", "trace_id")
 ORDER = "timestamp, fingerprint"
+T = TypeVar("T")
 
 
 class RandomSql:
@@ -119,7 +122,13 @@ class RandomSql:
         return f"{call} FILTER (WHERE {self._condition(1)})" if self._seldom() else call
 
     def _key(self) -> str:
-        return self._one([self._text, self._attribute, lambda: "severity_number", lambda: "length(message)"])()
+        keys: list[Callable[[], str]] = [
+            self._text,
+            self._attribute,
+            lambda: "severity_number",
+            lambda: "length(message)",
+        ]
+        return self._one(keys)()
 
     def _text(self) -> str:
         name = self._one(TEXTS)
@@ -161,7 +170,7 @@ class RandomSql:
             ]
         )
 
-    def _one(self, choices):  # type: ignore[no-untyped-def]
+    def _one(self, choices: Iterable[T]) -> T:
         return self._chance.choice(list(choices))
 
     def _often(self) -> bool:

@@ -13,7 +13,7 @@ from uuid import UUID
 from lakerunner.bus.topics import IngestBox
 from lakerunner.commands.repair import RepairRequest, run_repair
 from lakerunner.index.commit import Commit
-from lakerunner.index.inspect import Tier
+from lakerunner.index.segments import CollectorTier
 from lakerunner.index.sources import Arrival
 from lakerunner.model.segment import Segment
 from lakerunner.model.source import SourceObject, SourceState
@@ -22,11 +22,11 @@ from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
 from lakerunner.pipeline.ingest import IngestLimits, ingest_group
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.rows import json_rows
+from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.row_text import json_rows
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
@@ -96,7 +96,7 @@ class RawLake:
         return [one.state for one in self.lake.index.sources.list(None, limit=1000)]
 
     def live(self, signal: str, frequency_ms: int = 0, organization: UUID = ORG.id) -> list[Segment]:
-        return self.lake.index.inspect.tier(Tier(organization, "edge", signal, frequency_ms), ALL_TIME)
+        return self.lake.index.inspect.tier(CollectorTier(organization, "edge", signal, frequency_ms), ALL_TIME)
 
     def merge(self, segments: Sequence[Segment], max_bytes: int = 1 << 30) -> tuple[Segment, ...]:
         """Merge these into a segment of the level above the highest of theirs, or into several."""
@@ -115,7 +115,7 @@ class RawLake:
         target = next_tier(frequency_ms)
         assert target is not None
         work = RollupWork(ORG.id, "edge", frequency_ms, target, touched, touched)
-        sources = self.lake.index.inspect.tier(Tier(ORG.id, "edge", "metrics", frequency_ms), work.span)
+        sources = self.lake.index.inspect.tier(CollectorTier(ORG.id, "edge", "metrics", frequency_ms), work.span)
         made = rollup_work(replace(work, sources=tuple(sources)), self.address, MERGE)
         assert made.error == ""
         ids = tuple(one.id for one in touched)

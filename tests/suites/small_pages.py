@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakerunner.index.index import Index
-from lakerunner.model.retention import parse_retention
+from lakerunner.model.retention_policy import parse_retention
 from lakerunner.model.source import Routes
 from lakerunner.model.time import DAY_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
 from lakerunner.objects.uploads import open_uploads
-from lakerunner.services.sweep.ended import EndedSegments
 from lakerunner.services.sweep.finding import Chore
-from lakerunner.services.sweep.orphans import Orphans
-from lakerunner.services.sweep.raw import RawObjects
-from lakerunner.services.sweep.retention import PastRetention
-from lakerunner.services.sweep.rows import OldPushes, VoidWork
-from lakerunner.services.sweep.uploads import AbandonedUploads
+from lakerunner.services.sweep.index_chores import OldPushes, VoidWork
+from lakerunner.services.sweep.segment_chores import EndedSegments, Orphans, PastRetention
+from lakerunner.services.sweep.store_chores import AbandonedUploads, RawObjects
 from suites.swept_lake import GRACE_NS
 
 RAW_KEEP_NS = 2 * DAY_NS

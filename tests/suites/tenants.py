@@ -21,13 +21,12 @@ from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.model.caller import Role
-from lakerunner.model.organization import Organization
+from lakerunner.model.organization import Organization, Role
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.processes import add_pubsub, add_query_api
 from lakerunner.services.runtime import Runtime

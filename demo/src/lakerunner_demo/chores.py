@@ -121,7 +121,7 @@ _SITES = {(service, line): Site.of(service, line, traced=False) for service, lin
 
 
 def written(schedule: Schedule, time: TimeRange) -> Iterator[Written]:
-    """All that is written at times in the range."""
+    """Yield all lines that are written in the time range."""
     for index, chore in enumerate(CHORES):
         for service in chore.services:
             yield _by_the_clock(schedule, time, (index, chore), service)

@@ -1,7 +1,7 @@
 """What is known of a request or a chore beyond its course: who, what, how much, from where.
 
 Comes in: a world and keys. Goes out: columns of bytes for the holes of log lines and spans. The fact of a name is the
-same wherever it is asked for, so the lines and spans of one request tell of the same order, card and customer.
+same everywhere, so the lines and spans of one request name the same order, card and customer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _AGENTS = (
 
 
 def _addresses() -> tuple[str, ...]:
-    """Clients of the documentation networks, so that no address is anybody's."""
+    """Return addresses of the documentation networks, which belong to nobody."""
     networks = ("192.0.2", "198.51.100", "203.0.113")
     return tuple(f"{network}.{host}" for network in networks for host in range(1, 255))
 
@@ -122,12 +122,12 @@ FACTS: Mapping[str, Fact] = {
     "mobile": Number(0, 2),
 }
 
-_GIVEN_POINTS = {"took": 3}  # microseconds, told in milliseconds
+_GIVEN_POINTS = {"took": 3}  # microseconds, shown in milliseconds
 
 
 @dataclass
 class Facts:
-    """The facts of these keys, each made when first asked for. `given` numbers come from elsewhere."""
+    """The facts of these keys, each computed at its first use. `given` numbers come from the caller."""
 
     world: int
     keys: U64

@@ -43,7 +43,7 @@ UNBROKEN = ALL - {BROKEN}
 
 @dataclass(frozen=True)
 class Call:
-    """Something a service is asked to do. `own_us` is the median of its own work, `error_us` of a failing one."""
+    """A call of a service. `own_us` is the median time of its own work, `error_us` that of a failing call."""
 
     service: str
     operation: str
@@ -73,7 +73,7 @@ class Node:
 
     @property
     def site(self) -> str:
-        """What log lines of this node are filed under; the client side of a call is `call X`."""
+        """Return the key of this node's log lines; for the client side of a call it is `call X`."""
         calling = self.kind in (CLIENT, PRODUCER) and self.call.system in ("grpc", "kafka")
         return f"call {self.call.operation}" if calling else self.call.operation
 
@@ -92,7 +92,7 @@ class Flow:
         return tuple(_flatten(self.root))
 
 
-_HOP_US = 700  # the way through the network and back
+_HOP_US = 700  # network round trip
 
 
 def _flatten(root: Call) -> Iterator[Node]:
@@ -113,7 +113,7 @@ def _flatten(root: Call) -> Iterator[Node]:
 
 
 def _spans(call: Call, caller: str) -> Iterator[tuple[str, str, int, int, int]]:
-    """(service, peer, kind, own work, own work when failing) of the spans that a call makes, outermost first."""
+    """Return (service, peer, kind, own work, own work when failing) of the spans of a call, outermost first."""
     error_us = call.error_us or call.own_us
     match call.system:
         case "http":
@@ -173,7 +173,7 @@ def _cart(operation: str, command: str, only: frozenset[Outcome] = UNBROKEN) -> 
 
 
 def _charge(attempt: int, only: frozenset[Outcome], fails: frozenset[Outcome], slow: frozenset[Outcome]) -> Call:
-    """`slow`: its first database attempt times out; `fails`: so does the second, and the charge with it."""
+    """Return the call of a charge. `slow`: its first database attempt times out; `fails`: the second one does too."""
     first = Call("payment", "INSERT payments", "postgresql", 4_200, error_us=1_000_000, fails=slow)
     second = Call("payment", "INSERT payments", "postgresql", 5_000, (), 1_000_000, only=slow, fails=fails, attempt=2)
     declined = frozenset({DECLINED})

@@ -1,4 +1,4 @@
-"""What pods report of themselves besides their requests: memory, processor, connections, queues.
+"""Metrics of pods besides their requests: memory, CPU, connections, queues.
 
 Comes in: a schedule, a pod and an instant. Goes out: readings. They wander slowly around what is usual for the service,
 and tell of the incident: payment's connections run out, its memory climbs while the bad release runs.
@@ -23,7 +23,7 @@ _POOLED = ("payment", "catalog")
 
 
 class Kind(Enum):
-    """What an instrument's points are. Only database durations are deltas, all else is cumulative."""
+    """Kind of the points of an instrument. Only database durations are deltas, all others are cumulative."""
 
     GAUGE = "gauge"
     UP_DOWN = "sum that may fall"

@@ -71,7 +71,7 @@ class Rows:
 
 
 def log_rows(visits: Visits) -> Iterator[Rows]:
-    """Every line that these requests write."""
+    """Yield every line that these requests write."""
     facts = Facts(visits.schedule.world, visits.ids)
     for played in visits.played:
         for site in SITES.get((played.node.service, played.node.site), ()):
@@ -85,7 +85,7 @@ def log_rows(visits: Visits) -> Iterator[Rows]:
 
 
 def _time(played: Played, rows: I64, at: int) -> I64:
-    """`at` thousandths of the span's own work done; up to 500 before its calls, then after them."""
+    """Return when `at` thousandths of the span's own work are done; up to 500 before its calls, then after them."""
     half = played.own_ns[rows] // 2
     if at <= 500:
         return played.start_ns[rows] + half * at // 500
@@ -93,7 +93,7 @@ def _time(played: Played, rows: I64, at: int) -> I64:
 
 
 def chore_rows(schedule: Schedule, time: TimeRange) -> Iterator[Rows]:
-    """Every line that is written without a request, at times in the range."""
+    """Yield every line that is written without a request, in the time range."""
     for chore in written(schedule, time):
         facts = Facts(schedule.world, chore.ids)
         yield Rows(chore.site, facts, np.arange(len(chore.ids)), chore.time_ns, chore.resource)

@@ -58,7 +58,7 @@ class Export:
 
 
 def instants(traffic: Traffic, time: TimeRange) -> list[int]:
-    """When the pods export inside this time."""
+    """Return the times at which the pods export, within this time."""
     opening = traffic.schedule.start_ns
     first = max(1, -((opening - time.start_ns) // EXPORT_NS))
     last = -((opening - time.end_ns) // EXPORT_NS)
@@ -66,7 +66,7 @@ def instants(traffic: Traffic, time: TimeRange) -> list[int]:
 
 
 def exports(traffic: Traffic, at: Sequence[int]) -> Iterator[Export]:
-    """For instants that follow each other at EXPORT_NS."""
+    """Yield the exports of consecutive instants, which are EXPORT_NS apart."""
     if not at:
         return
     total = totals(traffic, at[0] - EXPORT_NS)
@@ -80,7 +80,7 @@ def exports(traffic: Traffic, at: Sequence[int]) -> Iterator[Export]:
 
 
 class Request:
-    """An export request under way. Each pod has one resource, in which each of its metrics stands once."""
+    """An export request that is being built. Each pod has one resource, which has each of its metrics once."""
 
     def __init__(self, traffic: Traffic) -> None:
         self.points = 0
@@ -115,8 +115,8 @@ class Request:
 
     def _add_requests(self, series: Series, export: Export, row: int, exemplar: int | None) -> None:
         counts, sum_ns = export.totals.counts[row].tolist(), int(export.totals.sum_ns[row])
-        told = {"shop.operation": series.operation, "shop.outcome": _OUTCOMES[State(series.state)]}
-        self._point(series.resource, REQUESTS, export.at_ns, told).as_int = sum(counts)
+        labels = {"shop.operation": series.operation, "shop.outcome": _OUTCOMES[State(series.state)]}
+        self._point(series.resource, REQUESTS, export.at_ns, labels).as_int = sum(counts)
         instrument, attributes = _duration(self._traffic, series)
         point = self._point(series.resource, instrument, export.at_ns, attributes)
         point.count, point.sum = sum(counts), sum_ns / SECOND_NS
@@ -145,7 +145,7 @@ class Request:
         point.positive.bucket_counts.extend(np.bincount(bucket - bucket.min()).tolist())
 
     def _point(self, code: int, instrument: Instrument, at_ns: int, attributes: Mapping[str, str | int]) -> Any:
-        """A new point of the metric, which is made where it is not there yet."""
+        """Add a point to the metric, which is created if it does not exist yet."""
         self.points += 1
         metric = self._metrics.get((code, instrument.name))
         if metric is None:
@@ -178,7 +178,7 @@ class Request:
 
 
 def _data(metric: Metric, kind: Kind) -> Any:
-    """The part of the metric that holds its points."""
+    """Return the part of the metric that holds its points."""
     match kind:
         case Kind.GAUGE:
             return metric.gauge
@@ -217,7 +217,7 @@ def _duration(traffic: Traffic, series: Series) -> tuple[Instrument, dict[str, s
 
 
 def _live_pods(traffic: Traffic, at_ns: int) -> Iterator[tuple[Pod, int]]:
-    """The pods that serve at this instant."""
+    """Return the pods that serve at this instant."""
     for service in SERVICES:
         releases = np.repeat(traffic.schedule.releases(service.name, np.array([at_ns])), service.pods)
         for code in resource_codes(service.name, releases, np.arange(service.pods)).tolist():

@@ -1,4 +1,4 @@
-"""Chance without state: every draw is a pure function of a world, a name and a key.
+"""Random numbers without state: every draw is a pure function of a world, a name and a key.
 
 Comes in: a world (one 64-bit number per shop), the name of what is drawn, an array of keys (requests, pods, ...).
 Goes out: one uint64 per key. Nothing remembers what was drawn before, so any stretch of the shop's time can be made
@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from lakerunner.model.fingerprint import digest64
+from lakerunner.model.segment import digest64
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -46,7 +46,7 @@ def _salt(world: int, name: str) -> np.uint64:
 
 
 def draw(world: int, name: str, keys: U64) -> U64:
-    """64 even bits per key, independent between names (the finalizer of splitmix64)."""
+    """Return 64 uniform bits per key, independent between names (the finalizer of splitmix64)."""
     bits = keys * _GOLDEN + _salt(world, name)
     bits = (bits ^ (bits >> _30)) * _MIX_1
     bits = (bits ^ (bits >> _27)) * _MIX_2
@@ -58,17 +58,17 @@ def draw_one(world: int, name: str, key: int = 0) -> int:
 
 
 def below(bits: U64, bound: int) -> I64:
-    """Evenly 0 <= n < bound; bound is at most 2^31."""
+    """Return uniform numbers 0 <= n < bound; bound is at most 2^31."""
     return (((bits >> _32) * np.uint64(bound)) >> _32).astype(np.int64)
 
 
 def spread(bits: U64) -> I64:
-    """A log-normal factor in units of 1/SPREAD_UNIT: its median is 1, at most MOST_SPREAD."""
+    """Return a log-normal factor in units of 1/SPREAD_UNIT, with median 1 and at most MOST_SPREAD."""
     return _SPREADS[below(bits, _QUANTILES)]
 
 
 def wave(world: int, name: str, at: I64, period: int) -> I64:
-    """A slow, smooth 0..1000 over time: random at multiples of period, straight lines between."""
+    """Return a slow, smooth 0..1000 over time: random at multiples of period, with straight lines between."""
     step, rest = np.divmod(at, period)
     left = below(draw(world, name, step.astype(np.uint64)), 1001)
     right = below(draw(world, name, (step + 1).astype(np.uint64)), 1001)

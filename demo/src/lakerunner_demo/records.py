@@ -43,11 +43,11 @@ class Records:
         return self.take(np.lexsort((self.ids, self.time_ns)))
 
     def split(self, before_ns: int) -> tuple[Records, Records]:
-        """Of records in time order: those before this time, and the others."""
+        """Split records that are in order of time: those before this time, and the others."""
         return self.divide(int(np.searchsorted(self.time_ns, before_ns)))
 
     def divide(self, count: int) -> tuple[Records, Records]:
-        """The first so many, and the others."""
+        """Split the records: the first `count`, and the others."""
         return self.take(slice(0, count)), self.take(slice(count, None))
 
 
@@ -70,7 +70,7 @@ def as_column(data: list[bytes]) -> NDArray[Any]:
 
 
 def request_of(world: int, signal: str, records: Records) -> bytes:
-    """One OTLP export request with all of these records, which are in time order."""
+    """Build one OTLP export request of these records, which are in order of time."""
     order = np.argsort(records.resource, kind="stable")
     codes, starts = np.unique(records.resource[order], return_index=True)
     data = records.data[order].tolist()
@@ -86,7 +86,7 @@ def request_of(world: int, signal: str, records: Records) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _heads(world: int, signal: str, code: int) -> tuple[bytes, bytes]:
-    """The resource and the scope of a pod, each as field 1 of what holds it."""
+    """Return the resource and the scope of a pod, each as field 1 of its parent message."""
     pod = Pod.of(world, code)
     name = pod.service.package if signal == "logs" else f"{pod.service.package}/tracing"
     return pod.resource(), constant(nested(1, nested(1, name.encode()), nested(2, SCOPE_VERSION.encode())))

@@ -1,4 +1,4 @@
-"""Run the demo: a shop's telemetry as raw OTLP files, ingested before your eyes, then questions with known answers.
+"""Run the demo: write a shop's telemetry as raw OTLP files, ingest it, then ask questions with known answers.
 
 The shop is the same for the same seed and opening time, which `HOME/demo.json` keeps, with how far it was written: a
 second run goes on from there. The truth comes from the generator, so every answer of the lake is checked.
@@ -19,9 +19,8 @@ from isal import igzip
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lakerunner.commands.terminal.answers import Query
 from lakerunner.commands.terminal.client import Client
-from lakerunner.commands.terminal.show import show_rows
+from lakerunner.commands.terminal.show import Query, show_rows
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS, SIGNALS
@@ -60,11 +59,11 @@ class Progressed:
         return self.windows[-1][1]
 
     def aimed(self, aim_ns: int) -> Progressed:
-        """With the next aim, unless there is one that was not reached."""
+        """Return the progress with the next aim, unless the last aim was not reached."""
         return self if self.aim_ns > self.until_ns else replace(self, aim_ns=max(aim_ns, self.until_ns))
 
     def reached(self, points: int) -> Progressed:
-        """The aim, with so many metric points on the way."""
+        """Return the progress with the aim reached, and the number of metric points that were written."""
         start, _ = self.windows[-1]
         return replace(self, windows=(*self.windows[:-1], (start, self.aim_ns)), points=self.points + points)
 
@@ -156,13 +155,13 @@ class Demo:
     once: bool
 
     def run(self, parts: Parts, url: str) -> bool:
-        """Called when the lake is up. Returns when it should stop: whether every answer was right."""
+        """Run when the lake is up, until it should stop; return whether every answer was right."""
         console = Console(width=None if sys.stdout.isatty() else 120)
         saved = parts.settings.home / "demo.json"
         state = self._begin(saved, now_ns())
         state = self._write_with_progress(parts, state, saved, console)
         if not self._await_ingest(parts, console):
-            return True  # asked to stop
+            return True  # the process is stopping
         right = ask(Client.at_home(parts.settings.home), state, console)
         if self.once or not right:
             return right
@@ -181,7 +180,7 @@ class Demo:
             state = Progressed(windows=windows, **found)
         except (orjson.JSONDecodeError, TypeError, KeyError, ValueError) as error:
             raise UserError(f"{saved} is damaged ({error}): delete it, or choose another --home") from error
-        # After a long pause the shop is not played through it all: a new window opens.
+        # After a long pause, the time of the pause is skipped and a new window begins.
         paused = state.aim_ns == state.until_ns and state.until_ns < start
         return replace(state, windows=(*state.windows, (start, start)), aim_ns=start) if paused else state
 
@@ -194,7 +193,7 @@ class Demo:
         return state
 
     def _await_ingest(self, parts: Parts, console: Console) -> bool:
-        """Until nothing is on its way; False if the process is to stop."""
+        """Wait until everything is ingested; return False if the process should stop."""
         deadline = time.monotonic() + _INGEST_SECONDS
         with _progress(console) as bar:
             task = bar.add_task("ingesting", total=None)
@@ -214,7 +213,7 @@ class Demo:
 
 
 def write(parts: Parts, state: Progressed, saved: Path, wrote: Callable[[int], None]) -> Progressed:
-    """Write the shop's telemetry from where it stands up to now, as raw objects."""
+    """Write the shop's telemetry from where the last run stopped up to now, as raw objects."""
     state = state.aimed(now_ns() // _STEP_NS * _STEP_NS)
     _save(saved, state)
     files = points = 0
@@ -239,7 +238,7 @@ def _save(saved: Path, state: Progressed) -> None:
 
 
 def ask(client: Client, state: Progressed, console: Console) -> bool:
-    """Put every question, print its answer, say whether all were right."""
+    """Ask every question, print its answer, and return whether all were right."""
     known = Known.of(state)
     right = True
     for question in QUESTIONS:

@@ -16,7 +16,7 @@ import numpy as np
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, TimeRange
 from lakerunner_demo.noise import I64, below, draw
 
-ROLLOUT_NS = 4 * HOUR_NS  # every service but payment is released anew this often
+ROLLOUT_NS = 4 * HOUR_NS  # interval between releases of every service except payment
 FULL = 1000  # intensity at the height of an incident
 
 
@@ -40,21 +40,21 @@ class Schedule:
     start_ns: int
 
     def incident(self, hour: int) -> Incident:
-        """The incident of the shop's hour, counted from 0."""
+        """Return the incident of an hour of the shop, counted from 0."""
         deploy, begin, rollback, end = (
             self.start_ns + int(time[0]) for time in self._times(np.array([hour], np.int64))
         )
         return Incident(deploy, begin, rollback, end)
 
     def incidents(self, time: TimeRange) -> tuple[Incident, ...]:
-        """Those that overlap this time."""
+        """Return the incidents that overlap this time."""
         first = max(0, (time.start_ns - self.start_ns) // HOUR_NS)
         last = (time.end_ns - 1 - self.start_ns) // HOUR_NS
         found = (self.incident(hour) for hour in range(first, last + 1))
         return tuple(incident for incident in found if incident.time.overlaps(time))
 
     def intensity(self, at_ns: I64) -> I64:
-        """0 outside, FULL at the height; it climbs for a minute and falls after the rollback."""
+        """Return the intensity, 0 to FULL; it rises for a minute and falls after the rollback."""
         at = at_ns - self.start_ns
         _, begin, rollback, end = self._times(at // HOUR_NS)
         climb = (at - begin) * FULL // MINUTE_NS
@@ -63,7 +63,7 @@ class Schedule:
         return intensity
 
     def releases(self, service: str, at_ns: I64) -> I64:
-        """The number of the release that serves at this time. Payment's odd ones are the bad ones."""
+        """Return the number of the release that serves at this time. Payment's odd releases are the bad ones."""
         at = at_ns - self.start_ns
         if service != "payment":
             return at // ROLLOUT_NS
@@ -72,7 +72,7 @@ class Schedule:
         return 2 * hour + (at >= deploy) + (at >= rollback)
 
     def release_time(self, service: str, release: int) -> TimeRange:
-        """When this release serves new requests."""
+        """Return the time range in which this release serves new requests."""
         if service != "payment":
             begin = self.start_ns + release * ROLLOUT_NS
             return TimeRange(begin, begin + ROLLOUT_NS)

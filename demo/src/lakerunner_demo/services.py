@@ -25,7 +25,7 @@ SDK_VERSIONS = {
 }
 _NODES = 5
 _SERVICE_BITS, _POD_BITS = 4, 3
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes makes them: no vowels, no look-alikes
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes: no vowels, no look-alikes
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Pod:
         }
 
     def resource(self) -> bytes:
-        """As field 1 of ResourceLogs, ResourceMetrics and ResourceSpans."""
+        """Encode the resource as field 1 of ResourceLogs, ResourceMetrics and ResourceSpans."""
         return constant(nested(1, *key_values(1, self.attributes())))
 
     def _draw(self, name: str, ordinal: int) -> int:

@@ -3,7 +3,7 @@
 Comes in: a seed, the opening time, a rate; then time ranges. Goes out: batches of bytes as a collector writes them,
 many pods of several services in each. The same shop and range always give the same bytes. Whichever way time is cut
 into calls, each log record (by its time), span (by its end) and data point comes exactly once; cut on the grid of
-`per_batch_seconds` from the opening, the batches are the same too. Before its opening the shop has nothing to tell.
+`per_batch_seconds` from the opening, the batches are the same too. Before its opening the shop has no telemetry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import islice
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.fingerprint import digest64
+from lakerunner.model.segment import digest64
 from lakerunner.model.signal import LOGS, METRICS, signal_named
 from lakerunner.model.time import MAX_NS, SECOND_NS, TimeRange
 from lakerunner_demo import metrics, stream
@@ -54,17 +54,17 @@ class Shop:
 
     @cached_property
     def traffic(self) -> Traffic:
-        """The opening time is part of the world: two openings share no ids."""
+        """Return the traffic. The opening time is part of the world, so two openings share no ids."""
         world = digest64(str(self.seed), str(self.start_ns))
         return Traffic(Schedule(world, self.start_ns), self.rate)
 
     def incidents(self, start_ns: int, end_ns: int) -> tuple[Incident, ...]:
-        """The incidents that overlap [start_ns, end_ns)."""
+        """Return the incidents that overlap [start_ns, end_ns)."""
         time = self._open(start_ns, end_ns)
         return self.traffic.schedule.incidents(time) if time else ()
 
     def batches(self, signal: str, start_ns: int, end_ns: int, *, per_batch_seconds: float = 10) -> Iterator[Batch]:
-        """What the shop exports in [start_ns, end_ns), a batch per so many seconds; empty ones are left out."""
+        """Yield the exports of [start_ns, end_ns), one batch per `per_batch_seconds`; empty ones are left out."""
         name = signal_named(signal).name
         per_batch_ns = round(per_batch_seconds * SECOND_NS)
         if per_batch_ns <= 0:
@@ -76,7 +76,7 @@ class Shop:
         return self._metrics(time, windows) if name == METRICS.name else self._records(name, time, windows)
 
     def bulk_logs(self, records: int, *, per_file: int) -> Iterator[Batch]:
-        """Exactly so many log records from the opening on, as fast as they can be made; the rate spreads them."""
+        """Yield exactly this many log records from the opening on, as fast as possible; their times follow the rate."""
         if records < 0 or per_file <= 0:
             raise UserError(f"{records} records in files of {per_file} cannot be made")
         held, left = joined([]), records
@@ -92,12 +92,12 @@ class Shop:
                 return
 
     def truth(self, start_ns: int, end_ns: int) -> Truth:
-        """What the right answers are for [start_ns, end_ns)."""
+        """Return the right answers for [start_ns, end_ns)."""
         time = self._open(start_ns, end_ns)
         return tell_truth(self.traffic, time) if time else Truth(0, {}, {}, {}, (), {})
 
     def _open(self, start_ns: int, end_ns: int) -> TimeRange | None:
-        """The part of the range in which the shop is open."""
+        """Return the part of the range in which the shop is open."""
         start_ns = max(start_ns, self.start_ns)
         return TimeRange(start_ns, end_ns) if start_ns < end_ns else None
 

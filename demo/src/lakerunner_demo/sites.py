@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakerunner.model.fingerprint import digest64
+from lakerunner.model.segment import digest64
 from lakerunner_demo.lines import LINES, Line
 from lakerunner_demo.services import service_named
 from lakerunner_demo.wire import (
@@ -65,7 +65,7 @@ class Site:
 
 
 def _record(service: str, line: Line, traced: bool) -> Part:
-    """A LogRecord as field 2 of ScopeLogs, in the order of field numbers."""
+    """Return a LogRecord as field 2 of ScopeLogs, in the order of field numbers."""
     attributes = {**(_VISITOR if traced else {}), **_code(service, line), **line.attributes}
     event = [nested(12, line.event.encode())] if line.event else []
     trace = [tag(8, FIXED32) + _SAMPLED, nested(9, _TRACE_ID), nested(10, _SPAN_ID)] if traced else []

@@ -114,7 +114,7 @@ class SpanRows:
 
 
 def span_rows(visits: Visits) -> Iterator[SpanRows]:
-    """Every span of these requests."""
+    """Yield every span of these requests."""
     facts = Facts(visits.schedule.world, visits.ids)
     for played in visits.played:
         for state in (State.OK, State.REFUSED, State.ERROR):
@@ -124,7 +124,7 @@ def span_rows(visits: Visits) -> Iterator[SpanRows]:
 
 
 def _span(node: Node, state: State) -> Part:
-    """A Span as field 2 of ScopeSpans, in the order of field numbers."""
+    """Return a Span as field 2 of ScopeSpans, in the order of field numbers."""
     parent = [nested(4, _PARENT_ID)] if node.parent >= 0 else []
     flags = _SAMPLED_REMOTE if node.kind in (SERVER, CONSUMER) and parent else _SAMPLED_LOCAL
     failed = state == State.ERROR
@@ -269,7 +269,7 @@ def _events(node: Node, failed: bool) -> Iterator[Part]:
 
 
 def _links(node: Node) -> Iterator[Part]:
-    """A consumer points back at the message it took."""
+    """Link a consumer to the message it received."""
     if node.kind == CONSUMER:
         reason: dict[str, Value] = {"messaging.operation.type": "receive"}
         yield nested(13, nested(1, _TRACE_ID), nested(2, _PARENT_ID), *key_values(4, reason))

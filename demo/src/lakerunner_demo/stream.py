@@ -1,4 +1,4 @@
-"""The shop's time walked through in chunks, so that any stretch fits in memory.
+"""Generate the shop's time in chunks, so that any time range fits in memory.
 
 Comes in: a schedule, a rate, a time range. Goes out: rows of the requests and chores in it, or encoded records in the
 order of time. A walk starts LONGEST_NS early, because a request that began then may still have something to tell.
@@ -64,7 +64,7 @@ def chunks(traffic: Traffic, time: TimeRange) -> Iterator[Chunk]:
 
 
 def records(traffic: Traffic, signal: str, time: TimeRange) -> Iterator[tuple[int, Records]]:
-    """(end, records): all records of the time that lie before end and were not given yet, in time order."""
+    """Yield (end, records): the records before `end` that were not yielded before, in order of time."""
     early = joined([])
     for chunk in chunks(traffic, time):
         rows = chunk.logs() if signal == LOGS.name else chunk.spans()

@@ -2,7 +2,7 @@
 
 Comes in: traffic and an instant. Goes out: counts per bucket and sums per series. A point at T counts the spans that
 ended before T. Sums are whole nanoseconds, so their order does not matter. What was counted for a block of time is
-kept, because every later point of a counter needs it again; it could be counted anew at any time.
+kept, because every later point of a counter needs it again; it could be counted again at any time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakerunner_demo.visits import FLOW_NODES
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _BOUNDS_NS = np.array([round(bound * SECOND_NS) for bound in BOUNDS_S], np.int64)
 _BLOCK_NS = 2 * MINUTE_NS
-_LAST_BREATH_NS = 30 * SECOND_NS  # a pod of a replaced release ends its requests and exports so long
+_LAST_BREATH_NS = 30 * SECOND_NS  # a pod of a replaced release still ends requests and exports for this time
 _STATE_BITS, _OPERATION_BITS = 2, 8
 
 
@@ -132,7 +132,7 @@ def merged(parts: Sequence[Tally]) -> Tally:
 
 
 def totals(traffic: Traffic, at_ns: int) -> Tally:
-    """Every series that is still exported at this instant, counted since its pod started."""
+    """Return every series that is still exported at this instant, counted since its pod started."""
     opening = traffic.schedule.start_ns
     oldest = min(_live_since(traffic, at_ns), at_ns)
     first, last = (oldest - opening) // _BLOCK_NS, (at_ns - opening) // _BLOCK_NS
@@ -150,14 +150,14 @@ def _block(traffic: Traffic, block: int) -> Tally:
 
 
 def _live_since(traffic: Traffic, at_ns: int) -> int:
-    """When the oldest release that is still exported at this instant started."""
+    """Return when the oldest release that is still exported at this instant started."""
     earlier = np.array([max(traffic.schedule.start_ns, at_ns - _LAST_BREATH_NS)], np.int64)
     releases = ((name, int(traffic.schedule.releases(name, earlier)[0])) for name in {o[0] for o in OPERATIONS})
     return min(traffic.schedule.release_time(name, release).start_ns for name, release in releases)
 
 
 def still_live(traffic: Traffic, counted: Tally, at_ns: int) -> Tally:
-    """Without the series of releases that were replaced too long ago."""
+    """Drop the series of releases that were replaced too long ago."""
     resources = counted.code >> _STATE_BITS + _OPERATION_BITS
     codes = np.unique(resources)
     ends = np.array([release_of(traffic, code).end_ns for code in codes.tolist()], np.int64)
@@ -167,6 +167,6 @@ def still_live(traffic: Traffic, counted: Tally, at_ns: int) -> Tally:
 
 @lru_cache(maxsize=1024)
 def release_of(traffic: Traffic, resource: int) -> TimeRange:
-    """When the release of this pod serves new requests."""
+    """Return the time range in which the release of this pod serves new requests."""
     pod = Pod.of(traffic.schedule.world, resource)
     return traffic.schedule.release_time(pod.service.name, pod.release)

@@ -63,7 +63,7 @@ class Visits:
 
     @cached_property
     def played(self) -> tuple[Played, ...]:
-        """One for each node of the flow, in the order of its nodes."""
+        """Return one Visits value for each node of the flow, in order."""
         nodes = FLOW_NODES[self.flow.name]
         states = [np.array(node.states, np.uint8)[self.outcome] for node in nodes]
         own = [self._own_ns(node, state) for node, state in zip(nodes, states, strict=True)]
@@ -102,7 +102,7 @@ class Visits:
         return np.where(state == State.ERROR, timed_out, usual)
 
     def resources(self, service: str) -> I64:
-        """A request meets the same pod of a service all along, of the release that served when it began."""
+        """Choose the pods: a request uses one pod of a service throughout, of the release that served when it began."""
         releases = self.schedule.releases(service, self.start_ns)
         pods = below(draw(self.schedule.world, f"{service} pod", self.ids), service_named(service).pods)
         return resource_codes(service, releases, pods)
@@ -112,7 +112,7 @@ class Visits:
 
 
 def visits(schedule: Schedule, rate: float, first: int, end: int) -> Iterator[Visits]:
-    """The requests that begin in the shop's seconds first <= s < end, flow by flow."""
+    """Yield the requests that begin in the shop's seconds first <= s < end, flow by flow."""
     ids = _request_ids(schedule, rate, first, end)
     second = (ids >> np.uint64(_MOST_BITS)).astype(np.int64)
     within = below(draw(schedule.world, "arrives", ids), SECOND_NS)
@@ -127,7 +127,7 @@ def visits(schedule: Schedule, rate: float, first: int, end: int) -> Iterator[Vi
 
 
 def _request_ids(schedule: Schedule, rate: float, first: int, end: int) -> U64:
-    """Second and number within it. Traffic swells and ebbs by a seventh around the rate."""
+    """Return the second of each request and its number within it. Traffic varies by a seventh around the rate."""
     seconds = np.arange(max(0, first), max(0, end), dtype=np.int64)
     swell = wave(schedule.world, "traffic", seconds * SECOND_NS, 4 * MINUTE_NS)
     chance = below(draw(schedule.world, "count", seconds.astype(np.uint64)), 1000)

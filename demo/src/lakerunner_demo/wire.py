@@ -76,7 +76,7 @@ class Column:
 
 
 def nested(field: int, *parts: Part) -> Part:
-    """A sub-message, or a string or bytes field; folded into constant bytes where it holds no hole."""
+    """Return a sub-message, or a string or bytes field, as constant bytes if it has no hole."""
     head = tag(field, DELIMITED)
     if all(isinstance(part, bytes) for part in parts):
         content = b"".join(part for part in parts if isinstance(part, bytes))
@@ -85,7 +85,7 @@ def nested(field: int, *parts: Part) -> Part:
 
 
 def text_parts(pattern: str) -> Iterable[Part]:
-    """`order {order} placed` as constants and text holes."""
+    """Split a text such as `order {order} placed` into constants and text holes."""
     for literal, name, _, _ in Formatter().parse(pattern):
         if literal:
             yield literal.encode()
@@ -94,7 +94,7 @@ def text_parts(pattern: str) -> Iterable[Part]:
 
 
 def any_value(field: int, value: Value) -> Part:
-    """OTLP's AnyValue in this field. A string may hold {holes}; a Hole has the type of its form."""
+    """Return OTLP's AnyValue as this field. A string may contain {holes}; a Hole has the type of its form."""
     match value:
         case Hole(form=Form.TEXT | Form.BYTES):
             return nested(field, nested(value.form.value, value))
@@ -125,14 +125,14 @@ def key_values(field: int, attributes: Mapping[str, Value]) -> tuple[Part, ...]:
 
 
 def constant(part: Part) -> bytes:
-    """The bytes of a part that is known to hold no hole."""
+    """Return the bytes of a part without holes."""
     if not isinstance(part, bytes):
         raise TypeError(f"{part} holds a hole")
     return part
 
 
 def words_column(words: tuple[str, ...], index: I64) -> Column:
-    """One of the words per row."""
+    """Return a column with one of the words per row."""
     return _word_table(words).take(index)
 
 
@@ -147,7 +147,7 @@ def _word_table(words: tuple[str, ...]) -> Column:
 
 
 def decimal_column(numbers: I64, point: int = 0) -> Column:
-    """Numbers >= 0 as decimal text; with `point`, that many digits stand behind a decimal point."""
+    """Return numbers >= 0 as decimal text, with `point` digits after the decimal point."""
     size = max(len(str(int(numbers.max(initial=0)))), point + 1)
     digits = np.empty((len(numbers), size), np.uint8)
     rest = numbers
@@ -164,7 +164,7 @@ def decimal_column(numbers: I64, point: int = 0) -> Column:
 
 
 def varint_column(numbers: I64) -> Column:
-    """Numbers >= 0 as shortest varints."""
+    """Return numbers >= 0 as shortest varints."""
     size = len(varint(int(numbers.max(initial=0))))
     if size == 1:
         return Column(numbers.astype(np.uint8)[:, None])
@@ -176,19 +176,19 @@ def varint_column(numbers: I64) -> Column:
 
 
 def fixed_column(numbers: I64 | U64 | NDArray[np.float64]) -> Column:
-    """The eight bytes of each number, least first: fixed64, double, and ids of 8 bytes."""
+    """Return the eight bytes of each number, little-endian: fixed64, double, and ids of 8 bytes."""
     return Column(np.ascontiguousarray(numbers).view(np.uint8).reshape(-1, 8))
 
 
 def hex_column(bits: U64) -> Column:
-    """Sixteen hexadecimal digits per number."""
+    """Return sixteen hexadecimal digits per number."""
     pairs = np.ascontiguousarray(bits).view(np.uint8).reshape(-1, 8)
     halves = np.stack((pairs >> 4, pairs & 15), axis=2).reshape(-1, 16)
     return Column(np.frombuffer(b"0123456789abcdef", np.uint8)[halves])
 
 
 def encode(parts: Sequence[Part], column: Callable[[Hole], Column], rows: int) -> list[bytes]:
-    """One message per row; `column` gives each hole's bytes for these rows."""
+    """Encode one message per row; `column` returns the bytes of a hole for these rows."""
     pieces: list[bytes | Column] = []
     widths = _lay(parts, column, pieces)
     runs = _joined(pieces)
@@ -233,7 +233,7 @@ def _lay(parts: Sequence[Part], column: Callable[[Hole], Column], pieces: list[b
 
 
 def _joined(pieces: Iterable[bytes | Column]) -> list[bytes | Column]:
-    """Neighbouring constants made one."""
+    """Join adjacent constants."""
     runs: list[bytes | Column] = []
     for piece in pieces:
         if isinstance(piece, bytes) and runs and isinstance(runs[-1], bytes):

@@ -1,8 +1,11 @@
-"""The ASGI application of a process: the routes its parts bring, one way to answer errors, one budget for bodies."""
+"""The ASGI application of a process: the routes of its parts, one way to answer errors, one budget for bodies; and the
+health of the process."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -17,9 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakerunner.api.auth import KEY_HEADERS, organization_of
 from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
-from lakerunner.api.guesses import Addressed
-from lakerunner.api.health import Health
-from lakerunner.api.holdings import Holdings
+from lakerunner.api.key_cache import ClientAddressMiddleware
+from lakerunner.api.limits import Holdings
 from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
 from lakerunner.model.errors import LakerunnerError
 
@@ -32,23 +34,24 @@ _REPORT = {
 _LIVE = {"type": "object", "required": ["live"], "properties": {"live": BOOLEAN}}
 
 
-def _about(summary: str, media_type: str, schema: Schema, *bad: int) -> Operation:
-    """An operation that names no telemetry and needs no key."""
+def _process_operation(summary: str, media_type: str, schema: Schema, *bad: int) -> Operation:
+    """Describe an operation that shows no telemetry and needs no key."""
     replies = {status: Reply(summary, {media_type: schema}) for status in (200, *bad)}
     return Operation("process", summary, replies, errors=(), security=OPEN)
 
 
-HEALTHZ = _about("Health of each part of the process", JSON, _REPORT, 500)
-READYZ = _about("Whether the process can serve requests", JSON, _REPORT, 503)
-LIVEZ = _about("Whether the process is alive", JSON, _LIVE, 500)
-METRICS = _about("Metrics of the process, for Prometheus", "text/plain", TEXT)
-DOCUMENT = _about("This document", JSON, ANY)
+HEALTHZ = _process_operation("Health of each part of the process", JSON, _REPORT, 500)
+READYZ = _process_operation("Whether the process can serve requests", JSON, _REPORT, 503)
+LIVEZ = _process_operation("Whether the process is alive", JSON, _LIVE, 500)
+METRICS = _process_operation("Metrics of the process, for Prometheus", "text/plain", TEXT)
+DOCUMENT = _process_operation("This document", JSON, ANY)
 
 
 def build_app(
     *parts: Sequence[BaseRoute], origins: Sequence[str] = (), bodies_max_bytes: int = BODIES_MAX_BYTES
 ) -> Starlette:
-    """These routes, and /openapi.json, which describes them. Pages of `origins` may call them, with a key."""
+    """Build an app of these routes and /openapi.json, which describes them. Web pages of `origins` may call them with
+    a key."""
     routes = [route for part in parts for route in part]
 
     def openapi(_request: Request) -> Response:
@@ -60,7 +63,7 @@ def build_app(
         routes=routes,
         middleware=[
             *([Middleware(CORSMiddleware, **_cors(origins))] if origins else []),
-            Middleware(Addressed),
+            Middleware(ClientAddressMiddleware),
             Middleware(BodyBudget, max_bytes=bodies_max_bytes),
         ],
         exception_handlers={
@@ -84,7 +87,7 @@ def _cors(origins: Sequence[str]) -> dict[str, Any]:
 
 
 def admin_routes(health: Health) -> list[BaseRoute]:
-    """What every process serves about itself: /healthz, /readyz, /livez, /metrics. None of it names telemetry."""
+    """Return the routes that every process serves: /healthz, /readyz, /livez, /metrics. They show no telemetry."""
 
     def healthz(_request: Request) -> Response:
         return JSONResponse(health.report(), 200 if health.live else 500)
@@ -109,10 +112,10 @@ def admin_routes(health: Health) -> list[BaseRoute]:
 class BodyBudget:
     """ASGI middleware that bounds the bytes of request bodies that one app holds in memory at the same time.
 
-    Each body is bounded by its door, but a thousand connections with a large body each would need more memory than a
-    machine has. A request beyond the budget, or beyond its organization's share of it (`api/holdings.py`), is refused
-    as Busy, and may be sent again. Doors know whose a request is before they read its body (`Authenticator.admit`).
-    While no other body is held, a request may have any size that its door accepts.
+    Each endpoint limits the size of one body, but a thousand connections with a large body each would need more memory
+    than a machine has. A request beyond the budget, or beyond its organization's share of it (`api/limits.py`), is
+    refused as Busy and may be sent again. Endpoints authenticate a request before they read its body
+    (`Authenticator.admit`). While no other body is held, a request may have any size that its endpoint accepts.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
@@ -129,7 +132,7 @@ class BodyBudget:
             nonlocal holder, own
             message = await receive()
             if size := len(message.get("body", b"")):
-                # Taken whole again, because what a request holds itself never speaks against its next part.
+                # Return what the request holds and take the sum: its own bytes must not count against its next part.
                 self._held.give_back(holder, own)
                 holder, own, size = organization_of(scope), 0, own + size
                 self._held.take(holder, size)
@@ -140,3 +143,48 @@ class BodyBudget:
             await self._app(scope, counted, send)
         finally:
             self._held.give_back(holder, own)
+
+
+@dataclass
+class Health:
+    """The state of each part of a process, reported by the part and read by probes; safe between threads.
+
+    Live: no part has failed for good. Ready: every part has started and none waits for a dependency.
+    """
+
+    _parts: dict[str, str] = field(default_factory=dict)
+    _failed: str | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def starting(self, part: str) -> None:
+        with self._lock:
+            self._parts[part] = "starting"
+
+    def well(self, part: str) -> None:
+        with self._lock:
+            self._parts[part] = ""
+
+    def waiting(self, part: str, reason: str) -> None:
+        with self._lock:
+            self._parts[part] = reason
+
+    def fail(self, part: str, reason: str) -> None:
+        with self._lock:
+            self._failed = f"{part}: {reason}"
+
+    @property
+    def live(self) -> bool:
+        return self._failed is None
+
+    @property
+    def ready(self) -> bool:
+        with self._lock:
+            return self._failed is None and not any(self._parts.values())
+
+    def report(self) -> dict[str, object]:
+        """Return the body of /healthz."""
+        with self._lock:
+            parts = {part: reason or "ok" for part, reason in sorted(self._parts.items())}
+            status = "failed" if self._failed else "ok" if set(parts.values()) <= {"ok"} else "degraded"
+            report: dict[str, object] = {"status": status, "parts": parts}
+            return report | {"failed": self._failed} if self._failed else report

@@ -1,4 +1,4 @@
-"""Request bodies, read with limits: as announced, as sent, and again after unpacking; and whole, or refused."""
+"""Read request bodies, complete or refused, within limits on the announced, the sent and the unpacked size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from lakerunner.model.errors import BadMediaType, TooLarge, UserError
 
 JSON = "application/json"
-# A snappy block cannot say more in less: its best is a copy of 64 bytes in 3.
+# The best compression of a snappy block is a copy of 64 bytes, encoded in 3 bytes.
 _SNAPPY_MAX_RATIO = 22
 _STEP = 1 << 20
 _IsalError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls it an instance
@@ -24,7 +24,7 @@ _IsalError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """The most bytes of a body. `name` goes into the message: the setting to change, or what the limit is for."""
+    """Maximum bytes of a body. `name` is for the error message: the setting to change, or what the limit is for."""
 
     bytes: int
     name: str
@@ -34,23 +34,23 @@ class BodyLimit:
 
 
 def setting_limit(max_bytes: int) -> BodyLimit:
-    """Make the limit of a push door."""
+    """Return the limit of a push endpoint."""
     return BodyLimit(max_bytes, "setting request_max_bytes")
 
 
 def content_type(request: Request) -> str:
-    """In lower case and without parameters."""
+    """Return the media type in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def content_encoding(request: Request) -> str:
-    """In lower case; "" for a body that is sent as it is."""
+    """Return the content encoding in lower case; "" for a body that is not encoded."""
     encoding = request.headers.get("content-encoding", "").strip().lower()
     return "" if encoding == "identity" else encoding
 
 
 async def read_body(request: Request, limit: BodyLimit) -> bytes:
-    """The whole body, unpacked as its content-encoding says; TooLarge as soon as either form passes the limit."""
+    """Read and decode the whole body; raise TooLarge as soon as the encoded or decoded size passes the limit."""
     body = await read_sent(request, limit)
     encoding = content_encoding(request)
     if not encoding:
@@ -62,10 +62,11 @@ async def read_body(request: Request, limit: BodyLimit) -> bytes:
 
 
 async def read_sent(request: Request, limit: BodyLimit) -> bytes:
-    """Read the whole body as it was sent.
+    """Read the whole body without decoding it.
 
-    A body announced as too large is refused before any of it is read. One that is shorter than announced is refused
-    too: a part of a body, or an empty one, can be a valid request, and the rest would be lost silently.
+    A body whose Content-Length is too large is refused before any of it is read. A body that is shorter than its
+    Content-Length is refused too: a part of a body, or an empty one, can be a valid request, and the rest would be
+    lost silently.
     """
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit.bytes:
@@ -82,17 +83,9 @@ async def read_sent(request: Request, limit: BodyLimit) -> bytes:
 
 
 def unsnappy(body: bytes, limit: BodyLimit) -> bytes:
-    """A snappy block, as Prometheus and Loki clients send it. It begins with its unpacked size as a varint."""
-    size = 0
-    for place, byte in enumerate(body[:5]):
-        size |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            break
-    else:
-        raise UserError("cannot read the snappy body: it does not begin with its size")
-    if size > limit.bytes:
-        limit.refuse()
-    if size > len(body) * _SNAPPY_MAX_RATIO:  # before so much memory is taken for it
+    """Decode a snappy block, as Prometheus and Loki clients send it."""
+    size = snappy_size(body, limit)
+    if size > len(body) * _SNAPPY_MAX_RATIO:  # checked before that much memory is allocated
         raise UserError(f"cannot read the snappy body: {len(body)} bytes cannot hold the stated {size}")
     try:
         return bytes(pa.decompress(body, size, "snappy", asbytes=True)) if size else b""
@@ -100,10 +93,22 @@ def unsnappy(body: bytes, limit: BodyLimit) -> bytes:
         raise UserError(f"cannot read the snappy body: {error}") from error
 
 
+def snappy_size(block: bytes, limit: BodyLimit) -> int:
+    """Return the unpacked size that a snappy block states in its first bytes, as a varint."""
+    size = 0
+    for place, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            if size > limit.bytes:
+                limit.refuse()
+            return size
+    raise UserError("cannot read the snappy body: not a snappy block, it does not begin with its size")
+
+
 def _gunzip(body: bytes, limit: BodyLimit) -> bytes:
     try:
         with igzip.IGzipFile(fileobj=BytesIO(body)) as stream:  # type: ignore[no-untyped-call]
-            return _all_of(stream, limit)
+            return _read_all(stream, limit)
     except (EOFError, OSError, _IsalError) as error:
         raise UserError(f"cannot read the gzip body: {error}") from error
 
@@ -111,12 +116,12 @@ def _gunzip(body: bytes, limit: BodyLimit) -> bytes:
 def _unzstd(body: bytes, limit: BodyLimit) -> bytes:
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
-            return _all_of(stream, limit)
+            return _read_all(stream, limit)
     except OSError as error:
         raise UserError(f"cannot read the zstd body: {error}") from error
 
 
-def _all_of(stream: Any, limit: BodyLimit) -> bytes:
+def _read_all(stream: Any, limit: BodyLimit) -> bytes:
     parts, size = [], 0
     while part := stream.read(_STEP):
         size += len(part)
@@ -132,7 +137,7 @@ _ENCODINGS: dict[str, Callable[[bytes, BodyLimit], bytes]] = {"gzip": _gunzip, "
 def require_json(request: Request) -> None:
     """Raise BadMediaType unless the body is sent as JSON.
 
-    A page of any site can make a browser send text or a form here without asking us first, but not JSON.
+    A web page of any site can make a browser send text or a form to us without a CORS preflight, but not JSON.
     """
     kind = content_type(request)
     if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -140,7 +145,7 @@ def require_json(request: Request) -> None:
 
 
 async def read_json(request: Request, limit: BodyLimit, empty: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The body as a JSON object; `empty` for no body at all, where that is allowed."""
+    """Read the body as a JSON object; an empty body gives `empty`, if that is not None."""
     if empty is None:
         require_json(request)
     body = await read_body(request, limit)

@@ -1,6 +1,6 @@
-"""Errors as HTTP answers: the branch of the error tree gives the status, the message goes to the client.
+"""Turn errors into HTTP responses: the class in the error tree gives the status, the message goes to the client.
 
-Anything outside the tree is a bug: it is logged with its trace and the client gets 500 without details.
+Any other exception is a bug: it is logged with its traceback, and the client gets 500 without details.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakerunner.model.errors import KINDS, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
+from lakerunner.model.errors import Corrupt, NotFound, Unavailable, error_to_body
 
 PROMETHEUS_ROOT = "/prometheus"
 _PATH_SHOWN = 200  # characters
@@ -21,21 +21,14 @@ _logger = logging.getLogger("lakerunner.api")
 
 
 def error_body(error: BaseException) -> dict[str, object]:
-    """`{"kind": ..., "message": ..., "position": {...}}`, the same in every format."""
-    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in KINDS), type(error).__name__)
-    if isinstance(error, UserError):
-        position = error.position
-        where = {"position": {"line": position.line, "column": position.column}} if position else {}
-        return {"kind": kind, "message": error.message, **where}
+    """Return the error as every format of ours shows it; the log has what a client must not see."""
     log_detail(error)
-    if isinstance(error, LakerunnerError):
-        return {"kind": kind, "message": str(error)}
-    return {"kind": "InternalError", "message": "an internal error; the server's log has the details"}
+    return error_to_body(error)
 
 
 def log_detail(error: BaseException) -> None:
-    """Log what an operator must know: a segment that cannot be read, and what the client does not see of a dependency
-    that is away, its address and its own words."""
+    """Log what an operator must know: a segment that cannot be read, and the details of an unavailable dependency,
+    such as its address, which the client does not see."""
     if isinstance(error, Corrupt):
         _logger.error("a segment cannot be read, `lakerunner repair` restores it: %s", error)
     if isinstance(error, Unavailable) and error.detail:
@@ -43,15 +36,17 @@ def log_detail(error: BaseException) -> None:
 
 
 def retry_after(error: Exception) -> dict[str, str]:
-    """The header that says when to try the same again; none where that would not help."""
+    """Return the Retry-After header, or no header if the same request would fail again."""
     return {"retry-after": str(retry_seconds(error))} if isinstance(error, Unavailable) else {}
 
 
 def retry_seconds(error: Unavailable) -> int:
+    """Return after how many whole seconds, at least one, the client should retry."""
     return max(1, math.ceil(error.retry_seconds))
 
 
 def on_lakerunner_error(_request: Request | None, error: Exception) -> Response:
+    """Answer with the status and message of an error of the tree."""
     status = getattr(error, "http_status", 500)
     headers = retry_after(error)
     if status == 401:
@@ -60,6 +55,7 @@ def on_lakerunner_error(_request: Request | None, error: Exception) -> Response:
 
 
 def on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer an error of routing, such as 404 or 405, in our format and with a hint."""
     if not isinstance(error, HTTPException):
         raise error
     if error.status_code == NotFound.http_status:
@@ -72,7 +68,7 @@ def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _no_endpoint(request: Request) -> NotFound:
-    """Name the path that is not served, and the one that may be meant: clients of Prometheus leave its prefix out."""
+    """Name the unknown path, and the one that may be meant: clients of Prometheus often omit the prefix."""
     path = request.url.path[:_PATH_SHOWN]
     meant = f"{PROMETHEUS_ROOT}{path}"
     routes = [route for route in request.app.routes if isinstance(route, Route)]
@@ -84,10 +80,12 @@ def _no_endpoint(request: Request) -> NotFound:
 
 
 def on_client_left(_request: Request, _error: Exception) -> Response:
-    """Nobody reads this answer. It is no bug either: dashboards give up a query whenever their user moves on."""
+    """Answer a client that has disconnected, which nobody reads. It is not a bug: dashboards cancel queries whenever
+    their user moves on."""
     return Response(status_code=499)
 
 
 def on_bug(request: Request, error: Exception) -> Response:
+    """Log a bug with its traceback and answer 500."""
     _logger.error("request failed: %s %s", request.method, request.url.path, exc_info=error)
     return JSONResponse({"error": error_body(error)}, 500)

@@ -1,11 +1,11 @@
-"""HTTP/1.1 on one connection, with bounds that hold before anybody is authenticated.
+"""HTTP/1.1 on one connection, with bounds that hold before a client is authenticated.
 
-uvicorn's httptools protocol reads any head into memory, waits for it for ever, and drops the body of a request that
-asks for another protocol. Here the size and the time of a head, the rate of a body and the number of connections are
+uvicorn's httptools protocol reads a head of any size into memory, waits for it forever, and drops the body of a request
+with an `Upgrade` header. Here the size and time of a head, the rate of a body and the number of connections are
 bounded, and `Upgrade` is ignored, as RFC 9110 (7.8) allows: the request is served as HTTP/1.1, with its body.
 
-What always holds: a request that breaks a bound gets its status where the client can still read it, and its connection
-is closed; nothing of it reaches the application but what had reached it before.
+A request that breaks a bound gets its status if the client can still read it, and its connection is closed; the
+application gets nothing more of it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _DROPPED_MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one server. A body is judged every `body_seconds`: less than `body_min_bytes` in that time is too slow, and so
-    is one that is not whole after `body_max_seconds`, at any rate: what has come of it is held all the while.
+    """The bounds of one server.
 
-    An idle connection must outlive the interval of a scrape or of an export: a client that finds it closed just as it
-    sends reports a broken pipe. A connection that was answered before it sent all of its body is read for
-    `linger_seconds`, since closing it at once would take the answer from the client.
+    A body is checked every `body_seconds`: less than `body_min_bytes` in that time is too slow. A body must be complete
+    after `body_max_seconds` at any rate, because its bytes are held all the while.
+
+    An idle connection must outlive the interval of a scrape or an export: a client that sends just as it is closed
+    reports a broken pipe. A connection that was answered before it sent its whole body is read for `linger_seconds`:
+    closing it immediately would reset it, and the client would lose the answer.
     """
 
     connections: int = 1000
@@ -55,27 +57,27 @@ class _BadRequest(Exception):
         self.status = status
 
 
-class OnWire(Protocol):
-    """A connection. `wire` is its TCP transport, below TLS: it is where bytes wait that the client does not take, and
-    to abort it ends the connection without a farewell."""
+class Connection(Protocol):
+    """A connection. `wire` is its TCP transport, below TLS: it buffers bytes that the client does not read, and
+    aborting it ends the connection without TLS's close_notify."""
 
     wire: asyncio.Transport
 
 
-class Waiting:
-    """The connections of a server that serve no request at the moment, in the order in which they began to wait."""
+class IdleConnections:
+    """The connections of a server that serve no request now, those that are idle for longest first."""
 
     def __init__(self) -> None:
-        self._waiting: dict[OnWire, None] = {}
+        self._waiting: dict[Connection, None] = {}
 
-    def add(self, one: OnWire) -> None:
+    def add(self, one: Connection) -> None:
         self._waiting[one] = None
 
-    def remove(self, one: OnWire) -> None:
+    def remove(self, one: Connection) -> None:
         self._waiting.pop(one, None)
 
     def close_oldest(self) -> bool:
-        """Make room for a connection; return False if all others serve requests or still send answers."""
+        """Close one connection to make room for another; return False if all serve requests or still send answers."""
         idle = (one for one in self._waiting if not one.wire.get_write_buffer_size())
         if (oldest := next(idle, None)) is None:
             return False
@@ -85,13 +87,13 @@ class Waiting:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One timer at a time watches a connection: for the head, for the body, or for the rest of an answered request.
-    uvicorn's own watches an idle one."""
+    """uvicorn's protocol within bounds. One timer at a time watches a connection: for the head, for the body, or for
+    the rest of an answered request. uvicorn's own timer watches an idle connection."""
 
     wire: asyncio.Transport
 
     def __init__(
-        self, *given: Any, bounds: Bounds, waiting: Waiting, wire: asyncio.Transport | None = None, **named: Any
+        self, *given: Any, bounds: Bounds, waiting: IdleConnections, wire: asyncio.Transport | None = None, **named: Any
     ) -> None:
         """`wire` is the TCP transport of a connection with TLS; without TLS it is the only transport."""
         super().__init__(*given, **named)
@@ -100,10 +102,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waiting = waiting
         self._in_head = False
         self._in_body = False
-        self._progress = False  # the bytes that are being parsed brought a part of a body, or began a head
-        self._collected = 0  # bytes since then, which the parser may be holding as one name or value
-        self._ignored = False  # the message that the parser is in is an upgrade, to be parsed again without it
-        self._closing = False  # refused: what still comes is dropped
+        self._progress = False  # the bytes being parsed contained a part of a body, or began a head
+        self._collected = 0  # bytes since the last progress, which the parser may be holding as one name or value
+        self._ignored = False  # the current message has Upgrade and will be parsed again without that header
+        self._closing = False  # the request was refused: further bytes are dropped
         self._dropped = 0
         self._head_bytes = 0
         self._header_count = 0
@@ -119,7 +121,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.wire = self._below or transport
         if len(self.connections) > self._bounds.connections and not self._waiting.close_oldest():
             transport.write(_answer(503, "too many connections (setting http_max_connections)"))
-            transport.close()  # at once, without waiting for what the client sends: others want to be refused as well
+            transport.close()  # without reading what the client sends: many connections may have to be refused
             self._closing = True
             return
         self._waiting.add(self)
@@ -132,7 +134,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server stops. An idle connection ends at once: with TLS it would wait for the client's farewell."""
+        """Close the connection, because the server stops. An idle one is aborted: TLS would wait for the client's
+        close_notify."""
         super().shutdown()
         if self.transport.is_closing() and not self.wire.get_write_buffer_size():
             self.wire.abort()
@@ -163,8 +166,8 @@ class BoundedProtocol(HttpToolsProtocol):
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as stopped:
-                # httptools leaves out the body of such a request, and its parser takes no more: another one begins
-                # again with the same head, without the header, and goes on with the body.
+                # httptools skips the body of such a request, and its parser accepts no more data. So a new parser
+                # gets the same head without the Upgrade header, and then the body.
                 data = self._head_without_upgrade() + data[stopped.args[0] :]
                 self._ignored = False
                 self.parser = httptools.HttpRequestParser(self)
@@ -196,14 +199,14 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _BadRequest(431, self._head_too_large())
         if self._header_count > self._bounds.headers:
             raise _BadRequest(431, f"the request has more than {self._bounds.headers} headers")
-        # Trailers come here too. The application has the head already, and must not find more in it later.
+        # Trailers come here too. The application already has the head, which must not change later.
         if self._in_head:
             super().on_header(name, value)
             self._host_count += self.headers[-1][0] == b"host"
 
     def on_headers_complete(self) -> None:
         self._in_head, self._in_body = False, True
-        self._head_bytes = self._header_count = 0  # of the trailers
+        self._head_bytes = self._header_count = 0  # from now on they count the trailers
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise _BadRequest(405, "CONNECT is not supported")
@@ -226,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._ignored:
             return
         super().on_message_complete()
-        if self.cycle.response_complete:  # the rest of a request that was answered before; now the connection is idle
+        if self.cycle.response_complete:  # the request was answered before its body ended; now the connection is idle
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -263,7 +266,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(self._bounds.linger_seconds, self.wire.abort)
 
     def _on_slow_head(self) -> None:
-        if not self._in_head:  # nothing was asked: a client would take our words for the answer to its next request
+        if not self._in_head:  # no request has begun: a client would take our answer for that of its next request
             self.transport.close()
             return
         self._refuse(408, f"the head of the request did not arrive within {self._bounds.head_seconds:g} s")
@@ -286,13 +289,13 @@ class BoundedProtocol(HttpToolsProtocol):
         return f"the head of the request is larger than {self._bounds.head_bytes} bytes"
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer unless another answer is under way, and close. What the client still sends meanwhile is dropped."""
+        """Answer unless another answer is being sent, and close. What the client still sends meanwhile is dropped."""
         own, self._closing = self._in_body, True
         self._in_head = self._in_body = False
         if self.transport.is_closing():
             return
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # the application learns that no more will come, and its answer goes nowhere
+            self.cycle.disconnected = True  # ends the application's reads, and discards what it still sends
             self.cycle.message_event.set()
             if not own or self.cycle.response_started or self.pipeline:  # the client waits for another answer
                 self.transport.close()
@@ -300,7 +303,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waiting.add(self)
         self.flow.resume_reading()
         self.transport.write(_answer(status, message))
-        if self.transport.can_write_eof():  # TLS cannot: to a client that still sends, its farewell is an error
+        if self.transport.can_write_eof():  # TLS cannot: its close_notify is an error to a client that still sends
             self.transport.write_eof()
         self._watch("rest")
 

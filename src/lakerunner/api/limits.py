@@ -1,33 +1,45 @@
-"""How much of the query service one organization may take: queries a second, and queries at once.
+"""Share a server between organizations: queries per second, queries at once, and anything else that it holds.
 
-Comes in: who asks. Goes out: a slot to run one query in, or Busy, which names the limit that was reached. A query waits
-first for one of its organization's own slots and only then for one of those all share. So however many an organization
-sends, it has no more in the common queue than it may run, and others, who come behind these few, get through.
+`QueryLimits` gives a caller a slot for one query, or raises Busy, which names the limit that was reached. A query waits
+first for a slot of its own organization and only then for one of the slots that all share. So however many queries an
+organization sends, it has no more in the common queue than it may run, and the queries of others get through.
+`Holdings` shares bytes, requests or calls by one rule. `respond` runs a query in a slot: the slot is released and the
+query closed in every case, also if the client leaves.
 
-Used on one event loop. Held is one small record per organization that asked, and so many waiting queries of each.
+All of it is used on one event loop. Memory is one small record per organization that sent a query, and at most
+WAITING_MAX waiting queries of each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 from uuid import UUID
 
+import anyio
+from anyio import to_thread
 from prometheus_client import Gauge
+from starlette.requests import Request
+from starlette.responses import Response
 
-from lakerunner.model.caller import Caller
+from lakerunner.api.stream import while_connected
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Busy, Unavailable, UserError
-from lakerunner.model.plural import plural
+from lakerunner.model.organization import Caller
 
 WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
-WAITING_MAX = 100  # queries of one organization that wait for a slot; the next is refused at once
-BURST_SECONDS = 2.0  # so many seconds' worth of queries may come at once, if few came before; always one
+WAITING_MAX = 100  # queries of one organization that wait for a slot; the next one is refused immediately
+BURST_SECONDS = 2.0  # an idle organization may send the queries of this many seconds at once, and always one
+Close = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Queries at once over all organizations; what one may take for which nothing else is set; how long to wait."""
+    """Queries at once of all organizations; the default limits of one organization; how long a query waits."""
 
     concurrent: int
     org_queries_per_second: float
@@ -46,7 +58,7 @@ class Capacity:
 
 
 class QueryLimits:
-    """`clock` counts seconds."""
+    """Slots for queries. `clock` returns seconds."""
 
     def __init__(self, capacity: Capacity, clock: Callable[[], float]) -> None:
         self._capacity = capacity
@@ -55,8 +67,10 @@ class QueryLimits:
         self._usages: dict[UUID, _Usage] = {}
 
     async def slot(self, caller: Caller) -> Slot:
-        """For one query of the caller; to be released when the query has ended. Busy where a limit of the organization
-        is reached, Unavailable where others hold all there is."""
+        """Wait for a slot for one query of the caller, who releases it when the query has ended.
+
+        Raise Busy if a limit of the organization is reached, Unavailable if other organizations hold all slots.
+        """
         now, capacity, share = self._clock(), self._capacity, caller.share
         rate = share.queries_per_second or capacity.org_queries_per_second
         usage = self._usages.setdefault(caller.organization.id, _Usage(now))
@@ -82,7 +96,7 @@ class QueryLimits:
 
 
 class Slot:
-    """A place to run one query in. Leaving `with`, or `release`, gives it back, from any thread; twice is fine."""
+    """Permission to run one query. Leaving `with`, or `release` from any thread, returns it; doing so twice is fine."""
 
     def __init__(self, *give_back: Callable[[], None]) -> None:
         self._give_back = list(give_back)
@@ -92,7 +106,8 @@ class Slot:
         self._loop.call_soon_threadsafe(self._free)
 
     def after(self, close: Callable[[], None]) -> Callable[[], None]:
-        """What closes the query, then gives its slot back, from any thread; twice is fine where closing twice is."""
+        """Return a function that closes the query and then releases the slot; any thread may call it, and repeat it
+        if `close` may be repeated."""
 
         def end() -> None:
             try:
@@ -114,7 +129,7 @@ class Slot:
 
 
 class _Usage:
-    """What one organization takes at this moment. Its limits come with each call: they may have changed."""
+    """What one organization uses now. Each call passes its limits, because they may have changed."""
 
     def __init__(self, now: float) -> None:
         self._tokens = float("inf")  # cut to the burst at the first query
@@ -124,7 +139,7 @@ class _Usage:
         self._left = asyncio.Event()
 
     def spend(self, now: float, rate: float) -> None:
-        """One query of the burst, which fills again at the rate."""
+        """Take one token from the bucket, which refills at `rate` per second; raise Busy if it is empty."""
         filled = self._tokens + (now - self._filled_at) * rate
         self._tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
         if self._tokens < 1.0:
@@ -149,9 +164,98 @@ class _Usage:
 
     def leave(self) -> None:
         self._running -= 1
-        self._left.set()  # wakes all who wait now; each looks whether there is room
+        self._left.set()  # wakes all waiting queries; each checks whether there is room
         self._left.clear()
 
 
 def _at_once(most: int) -> str:
     return f"your organization may run {plural(most, 'query', 'queries')} at once (concurrent_queries)"
+
+
+class Holdings:
+    """What each organization holds of `limit`; not safe between threads. `what` names the limited things in messages.
+
+    The rule: an organization may hold as much as it leaves free. Alone it gets half of the limit, one of n gets the
+    (n + 1)th part, and each further organization finds room. One that holds nothing only needs enough free room. An
+    unknown holder (None) is bound by the whole limit only.
+    """
+
+    def __init__(self, limit: int, what: str) -> None:
+        self._limit = limit
+        self._what = what
+        self._held: Counter[UUID | None] = Counter()
+        self._total = 0
+
+    def refusal(self, holder: UUID | None, size: int) -> str | None:
+        """Return why the holder cannot take `size` more; None if it can, or if nobody holds anything."""
+        total, own = self._total, self._held[holder]
+        if total and total + size > self._limit:
+            return f"all organizations together use {total} of the {self._limit} {self._what}: send it again later"
+        if holder is not None and own and own + size > self._limit - total - size:
+            return (
+                f"your organization uses {own} of the {self._limit} {self._what}, and may use as many "
+                "as are free: send it again later"
+            )
+        return None
+
+    def take(self, holder: UUID | None, size: int) -> None:
+        """Take this much for the holder, or raise Busy."""
+        if reason := self.refusal(holder, size):
+            raise Busy(reason)
+        self._held[holder] += size
+        self._total += size
+
+    def give_back(self, holder: UUID | None, size: int) -> None:
+        self._held[holder] -= size
+        self._total -= size
+        if not self._held[holder]:  # otherwise organizations that are gone would stay in memory
+            del self._held[holder]
+
+    @contextmanager
+    def holding(self, holder: UUID | None, size: int) -> Iterator[None]:
+        """Take this much for the duration of the block."""
+        self.take(holder, size)
+        try:
+            yield
+        finally:
+            self.give_back(holder, size)
+
+
+class Closable(Protocol):
+    """What `respond` closes at the end."""
+
+    def close(self) -> None: ...
+
+
+A = TypeVar("A", bound=Closable)
+T = TypeVar("T")
+
+
+async def respond(
+    request: Request,
+    limits: QueryLimits,
+    caller: Caller,
+    begin: Callable[[], A],
+    write: Callable[[A, Close], Awaitable[Response]],
+) -> Response:
+    """Run one query in a slot. `begin`, which may block, plans the query and returns its answer; `write` returns the
+    response, which must call the closing function that `write` got when the answer has ended."""
+    slot = await while_connected(request, limits.slot(caller))
+    try:
+        answer = await to_thread.run_sync(begin)
+    except BaseException:
+        slot.release()
+        raise
+    close = slot.after(answer.close)
+    try:
+        return await while_connected(request, write(answer, close))
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(close)
+        raise
+
+
+async def run_in_slot(request: Request, limits: QueryLimits, caller: Caller, work: Callable[[], T]) -> T:
+    """Run blocking work in a slot. A client that leaves does not stop it; the slot is held until it has ended."""
+    with await while_connected(request, limits.slot(caller)):
+        return await to_thread.run_sync(work)

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of a process, from what its endpoints state of themselves.
+"""Build the OpenAPI 3.1 document of a process from the descriptions of its endpoints.
 
-An endpoint is a route with one stated operation per method, so that a method cannot be served and not be described.
-Comes in: the routes of an app. Goes out: the document behind GET /openapi.json. Its examples are real: tests send them.
+An endpoint is a route with one described operation per method, so that no method is served without a description. The
+document is served as GET /openapi.json. Its examples are real: tests send them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _SCHEMES: dict[str, dict[str, dict[str, str]]] = {
 
 @dataclass(frozen=True)
 class Body:
-    """One form of a request's body."""
+    """A request body of one media type."""
 
     schema: Schema = field(default_factory=dict)
     example: Any = None
@@ -81,7 +81,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`where`: query or path."""
+    """A parameter of a request; `where` is query or path."""
 
     name: str
     where: str
@@ -92,7 +92,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Reply:
-    """`content` by media type; none: an answer without a body."""
+    """A response; `content` has its schema by media type, and is empty for a response without a body."""
 
     description: str
     content: Mapping[str, Schema] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class Reply:
 
 @dataclass(frozen=True)
 class Operation:
-    """What one method of an endpoint does. `replies` are those it means to give, by status; `errors` the statuses of
-    the others, which come as `error_content`."""
+    """What one method of an endpoint does. `replies` are its successful responses by status; `errors` are the statuses
+    of failures, whose bodies are `error_content`."""
 
     tag: str
     summary: str
@@ -115,7 +115,7 @@ class Operation:
 
 
 class Endpoint(Route):
-    """A route that says what it is for: Endpoint("/api/v1/things", self.list, GET=Operation(...))."""
+    """A route with a description of its methods: Endpoint("/api/v1/things", self.list, GET=Operation(...))."""
 
     def __init__(self, path: str, handler: Handler, **operations: Operation) -> None:
         super().__init__(path, handler, methods=list(operations))
@@ -123,7 +123,7 @@ class Endpoint(Route):
 
 
 def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
-    """Of those routes that are endpoints."""
+    """Return the OpenAPI document of those routes that are endpoints."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if isinstance(route, Endpoint):

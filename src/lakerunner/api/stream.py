@@ -1,34 +1,41 @@
-"""Streams to clients: chunks as they come, and an end to the work as soon as the client leaves.
+"""Stream responses to clients, and end the work of a request as soon as its client leaves or the server stops.
 
-Starlette's own StreamingResponse learns that a client has gone only at its next send, and does not close a generator
-then; a query that yields nothing for minutes would run on. Here a watcher cancels the stream, and what it held is
-closed.
+Starlette's StreamingResponse notices that a client has left only at its next send, and does not close the generator
+then; a query that yields nothing for minutes would run on. Here a watcher cancels the stream and closes its source.
+
+When a server stops, each running request has some seconds to end. Then its task is cancelled, and its client learns
+why: with 503 or, if an answer has begun, in the answer's own format. Code that awaits a thread (`blocking`) turns that
+cancellation into Stopping, an error like others, which formats of answers write down; a request that has not been
+answered by then is answered by `RunningRequests`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakerunner.api.stopping import Stopping, is_cut_off
+from lakerunner.api.errors import on_lakerunner_error
+from lakerunner.model.errors import Unavailable
 
 T = TypeVar("T")
 
 
 class Broken(Exception):
-    """Raised by a source that has told the client of a failure in its own format: the response is left
-    unfinished, so that no client takes it for whole."""
+    """A source has reported its failure to the client in its own format: the response is left unfinished, so that no
+    client takes it for complete."""
 
 
 class Stream(Response):
-    """A chunked response. `close`, which may block, is called in every case, once the source has ended."""
+    """A chunked response. `close`, which may block, is called in every case, after the source has ended."""
 
     def __init__(
         self,
@@ -70,8 +77,10 @@ class Stream(Response):
 
 
 async def blocking(work: Callable[[], T], threads: anyio.CapacityLimiter | None = None) -> T:
-    """What the work gives, done in a thread, one of `threads`; Stopping if the server stops before it is done.
-    Cancelled, it leaves the thread where it is: whoever cancels closes what the work reads from."""
+    """Run the work in a thread, one of `threads`, and return its result; raise Stopping if the server stops first.
+
+    If it is cancelled, the thread keeps running: the code that cancels must close what the work reads from.
+    """
     try:
         return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=threads)
     except asyncio.CancelledError:
@@ -81,7 +90,7 @@ async def blocking(work: Callable[[], T], threads: anyio.CapacityLimiter | None 
 
 
 async def in_thread(items: Iterator[T], threads: anyio.CapacityLimiter | None = None) -> AsyncGenerator[T]:
-    """The items of a blocking iterator, each awaited in a thread, as by `blocking`."""
+    """Yield the items of a blocking iterator, each awaited in a thread as by `blocking`."""
     while True:
         more, item = await blocking(lambda: _next(items), threads)
         if not more or item is None:
@@ -90,13 +99,14 @@ async def in_thread(items: Iterator[T], threads: anyio.CapacityLimiter | None = 
 
 
 def _next(items: Iterator[T]) -> tuple[bool, T | None]:
+    """Return whether there is a next item, and the item. StopIteration cannot pass through a future."""
     for item in items:
         return True, item
     return False, None
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """The work's result; the work is cancelled, and ClientDisconnect raised, when the client leaves before."""
+    """Return the result of the work; if the client leaves first, cancel the work and raise ClientDisconnect."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(request))
     try:
@@ -108,11 +118,11 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
         for task in (working, leaving):
             task.cancel()
         await asyncio.wait({working, leaving})
-        _look_at(working)
+        _discard_error(working)
 
 
-def _look_at(task: asyncio.Future[T]) -> None:
-    """Take the error of a task that ended too late for anybody to want it: asyncio would log it."""
+def _discard_error(task: asyncio.Future[T]) -> None:
+    """Retrieve the error of a task whose result nobody needs any more: asyncio would log it otherwise."""
     if not task.cancelled():
         task.exception()
 
@@ -122,18 +132,21 @@ async def _left(request: Request) -> None:
         pass
 
 
-async def with_signs(
-    source: AsyncGenerator[bytes], sign: Callable[[float], bytes | None], seconds: float
+async def with_idle_events(
+    source: AsyncGenerator[bytes], idle_event: Callable[[float], bytes | None], seconds: float
 ) -> AsyncGenerator[bytes]:
-    """The source's chunks, each as soon as it is there; between them, asked this often, what `sign` has to say. It is
-    told for how many seconds nothing has been sent. If the server stops, the source has the last word."""
+    """Yield the chunks of the source as they come, and between them what `idle_event` returns.
+
+    `idle_event` is called every `seconds` with the number of seconds since the last send, and returns None if there is
+    nothing to send. If the server stops, the source still yields its last chunks.
+    """
     clock = asyncio.get_running_loop().time
-    sent = asked = clock()
+    sent = called = clock()
     pending = asyncio.ensure_future(anext(source, None))
     try:
         while True:
             try:
-                await asyncio.wait([pending], timeout=max(0.0, asked + seconds - clock()))
+                await asyncio.wait([pending], timeout=max(0.0, called + seconds - clock()))
             except asyncio.CancelledError:
                 if not is_cut_off():
                     raise
@@ -146,14 +159,73 @@ async def with_signs(
                 yield chunk
                 sent = clock()
                 pending = asyncio.ensure_future(anext(source, None))
-            if clock() >= asked + seconds:
-                asked = clock()
-                if (said := sign(asked - sent)) is not None:
-                    yield said
+            if clock() >= called + seconds:
+                called = clock()
+                if (chunk := idle_event(called - sent)) is not None:
+                    yield chunk
                     sent = clock()
     finally:
         with anyio.CancelScope(shield=True):
             pending.cancel()
             await asyncio.wait([pending])
-            _look_at(pending)
+            _discard_error(pending)
             await source.aclose()
+
+
+class Stopping(Unavailable):
+    """The request is cut off because the server stops."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping: send the request again")
+
+
+class RunningRequests:
+    """An ASGI app that tracks its running requests. Used on one event loop, except `cut_off`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.are_cut = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        assert task is not None  # noqa: S101 - for mypy: a server runs each request in a task
+        self._tasks.add(task)
+        _requests.set(self)
+        try:
+            await self._app(scope, receive, note)
+        except asyncio.CancelledError:
+            if begun or not self.are_cut:
+                raise
+            await on_lakerunner_error(None, Stopping())(scope, receive, send)
+        finally:
+            self._tasks.discard(task)
+
+    def cut_off(self) -> None:
+        """Cancel all running requests. May be called from any thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, so no request is running
+                self._loop.call_soon_threadsafe(self._cut_off)
+
+    def _cut_off(self) -> None:
+        self.are_cut = True
+        for task in self._tasks:
+            task.cancel()
+
+
+_requests: ContextVar[RunningRequests | None] = ContextVar("requests", default=None)
+
+
+def is_cut_off() -> bool:
+    """Return whether the current task is being cancelled because the server stops, not because its client left."""
+    requests = _requests.get()
+    return requests is not None and requests.are_cut

@@ -1,8 +1,7 @@
-"""TLS: the certificate that the servers of this process present, and how our clients verify that of another one.
+"""TLS: the certificate that the servers of this process present, and how our clients verify other servers.
 
-Comes in: PEM files, a certificate (with the intermediate ones behind it) and its key. Goes out: what a server needs for
-a new connection. What always holds: both files are used as one: a pair that cannot be used is refused before anything
-starts, and a later one leaves the pair before it in force.
+The certificate (followed by its intermediate certificates) and its key are PEM files that are used as a pair. A pair
+that cannot be used is refused before anything starts; if renewed files cannot be used, the pair before them stays.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _OTHER_KEY = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGN
 
 
 class WrongKey(UserError):
-    """The key file cannot be used, or is not that of the certificate."""
+    """The key file cannot be used, or does not belong to the certificate."""
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A certificate and its key. `begins` and `expires` are seconds since 1970."""
 
     context: ssl.SSLContext
@@ -35,8 +34,8 @@ class Pair:
     expires: float
 
     @classmethod
-    def load(cls, certificate: Path, key: Path) -> Pair:
-        """Read both files; UserError if the certificate cannot be used, WrongKey if the key cannot."""
+    def load(cls, certificate: Path, key: Path) -> KeyPair:
+        """Read both files; raise UserError if the certificate cannot be used, WrongKey if the key cannot."""
         chain = _read(certificate, UserError)
         try:
             anchors = _verifying(chain)
@@ -53,32 +52,32 @@ class Pair:
 
 
 class Certificate:
-    """The pair that new connections get. `renew` is called by one thread, all else by any."""
+    """The pair for new connections. One thread calls `renew`, any thread may use the rest."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = (certificate, key)
         self._state = self._look()
-        self.pair = Pair.load(certificate, key)
+        self.pair = KeyPair.load(certificate, key)
 
     @property
     def key_is_open(self) -> bool:
-        """Whether every user of this machine may read the key; False if its file is not there at the moment."""
+        """Whether every user of this machine may read the key; False if its file does not exist now."""
         try:
             return bool(self._files[1].stat().st_mode & stat.S_IROTH)
         except OSError:
             return False
 
     def renew(self) -> bool:
-        """Take new files, if they are others than before; return whether that was so.
+        """Load the files if they changed; return whether they did.
 
-        UserError, once, if they cannot be used: the pair before them stays. Files that change while they are read are
-        taken the next time, since a certificate and a key of two pairs may have been read.
+        Raise UserError, once for each change, if they cannot be used: the pair before them stays. Files that change
+        while they are read are loaded the next time, because a certificate and a key of two pairs may have been read.
         """
         state = self._look()
         if state == self._state:
             return False
         try:
-            pair = Pair.load(*self._files)
+            pair = KeyPair.load(*self._files)
         finally:
             if self._look() == state:
                 self._state = state
@@ -92,19 +91,19 @@ class Certificate:
 
 
 def trusting(authorities: str) -> ssl.SSLContext:
-    """Return how a client verifies servers: by the CA certificates of this file, or "" for those of the system, and by
-    the name that it calls them."""
+    """Return a client context that verifies servers by these CA certificates ("" for those of the system) and by the
+    host name in the URL."""
     try:
         context = ssl.create_default_context(cafile=authorities or None)
     except (OSError, ssl.SSLError) as error:
         raise UserError(f"{authorities} cannot be used as CA certificates: {_reason(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a certificate that is its own authority may be named too
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the file may also name a server's own certificate
     return context
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """Return how a client verifies a server that shows one of these certificates, by whatever name it calls it."""
+    """Return a client context that accepts exactly these certificates, under any host name."""
     try:
         return _verifying(certificate.read_bytes())
     except (OSError, ssl.SSLError, ValueError) as error:
@@ -116,7 +115,7 @@ def _verifying(chain: bytes) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
     context.load_verify_locations(cadata=chain.decode("ascii", "ignore"))
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, not only who signed it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the certificate itself, not only its issuer
     return context
 
 
@@ -126,10 +125,11 @@ def _server_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs the server much and the client little
+    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs the server much and an attacker little
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(certificate, key, password=refuse)  # without the callback OpenSSL asks at the terminal
+        # Without the callback OpenSSL would prompt for a passphrase on the terminal.
+        context.load_cert_chain(certificate, key, password=refuse)
     except ssl.SSLError as error:
         if error.reason in _OTHER_KEY:
             raise WrongKey(f"{key} is not the key of the certificate {certificate}") from error
@@ -140,7 +140,7 @@ def _server_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """Return the certificate that a client of this server sees, whatever the time is."""
+    """Do a handshake in memory; return the certificate that a client sees, even if it is not valid now."""
     client.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(to_client, to_server)
@@ -157,7 +157,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, An
 
 
 def _look_at(path: Path) -> tuple[int, ...]:
-    """Return numbers that change when the file is written or replaced; none if it is not there."""
+    """Return numbers that change when the file is written or replaced; () if it does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""How much of the bus is still to be done: what waits, and what is held, by topic and consumer group.
+"""The backlog of the bus: what waits, and what is held, by topic and consumer group.
 
 Comes in: the setting `bus`, and PostgreSQL's pool for its own bus. Goes out: one Backlog for each group that knows a
 topic, and one without a group for a topic that has messages and no reader. Nothing is taken, committed or joined.
@@ -32,7 +32,7 @@ from lakerunner.model.source import SIGNAL_NAMES
 
 _KAFKA_SECONDS = 10.0
 _LOGGER = logging.getLogger(__name__)
-# Who reads what (docs/formats/topics.md): Kafka does not tell which groups are ours.
+# Which group reads which topic (docs/formats/topics.md): Kafka does not report which groups are ours.
 READERS = (
     *((arrivals(signal), "boxer") for signal in SIGNAL_NAMES),
     *((ingest_boxes(signal), "ingest") for signal in SIGNAL_NAMES),
@@ -42,7 +42,7 @@ READERS = (
     (ROLLUP_BOXES, "rollup"),
 )
 
-# `orphaned`: held by a session that is gone, and by nobody else yet.
+# `orphaned`: held by a session that is gone, and not taken over yet.
 _POSTGRES = """
 SELECT c.topic, c."group", m.waiting, h.claimed, h.orphaned,
        extract(epoch FROM now() - least(m.since, h.since))::float8
@@ -68,8 +68,9 @@ ORDER BY 1, 2
 
 @dataclass(frozen=True)
 class Backlog:
-    """`group` is "" where nobody has ever read the topic. `claimed`: handed out and not finished, `orphaned` of them to
-    sessions that are gone. `age_seconds` is that of the oldest message not finished; Kafka tells neither."""
+    """`group` is "" if no group has ever read the topic. `claimed`: handed out and not finished; `orphaned`: those of
+    them that sessions hold that are gone. `age_seconds` is that of the oldest message that is not finished. Kafka
+    reports neither claims nor ages."""
 
     topic: str
     group: str
@@ -80,7 +81,7 @@ class Backlog:
 
 
 def backlog(bus: str, pool: ConnectionPool[psycopg.Connection[TupleRow]], topic_prefix: str) -> list[Backlog]:
-    """By topic and group. Unavailable if the bus does not answer."""
+    """Return the backlog by topic and group. Raise Unavailable if the bus does not answer."""
     if bus == "postgres":
         return _postgres(pool)
     with _kafka_errors():
@@ -116,7 +117,7 @@ def _committed(consumer: Any, parts: list[TopicPartition]) -> list[TopicPartitio
 
 
 def _lag(consumer: Any, part: TopicPartition) -> int:
-    """A group that never committed starts at the oldest message."""
+    """Return the lag of a partition. A group that never committed starts at the oldest message."""
     low, high = consumer.get_watermark_offsets(part, timeout=_KAFKA_SECONDS, cached=False)
     return int(high - max(low, part.offset))
 

@@ -1,8 +1,8 @@
-"""The contract of a bus. tests/suites/bus.py holds Kafka, PostgreSQL and memory to it.
+"""The contract of a bus. tests/suites/bus.py tests Kafka, PostgreSQL and the bus of the tests against it.
 
-Delivery is at least once: a delivery that was taken and not committed when its subscription closed, or its
-process died, is delivered again to a member of the group. Each group sees every message; inside a group one
-live member at a time holds a message. Order is not promised.
+Delivery is at least once: a delivery that was taken and not committed when its subscription closed, or its process
+died, is delivered again to a member of the group. Each group sees every message; inside a group one live member at a
+time holds a message. Order is not guaranteed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Delivery:
-    """One message in hand. `position` is the bus's own; give it back unchanged to commit."""
+    """One message that a member holds. `position` belongs to the bus; pass it back unchanged to commit."""
 
     topic: str
     payload: bytes
@@ -24,16 +24,17 @@ class Delivery:
 class Subscription(Protocol):
     """One member of a group, used by one thread at a time.
 
-    After Unavailable what is held stays held, unless another member has got it meanwhile, and the same call may be
-    made again. A member that has lost sight of what it holds closes and subscribes anew: all of it comes again.
+    After Unavailable what is held stays held, unless another member has taken it meanwhile, and the same call may be
+    made again. A member that has lost track of what it holds closes and subscribes again: then all of it is delivered
+    again.
     """
 
     def take(self, limit: int, wait_seconds: float) -> list[Delivery]:
-        """Up to limit deliveries; waits up to wait_seconds for the first one, then returns at once.
-        Deliveries already held are not given again. Unavailable if the bus is away."""
+        """Return up to `limit` deliveries; wait up to `wait_seconds` for the first one, then return at once. Deliveries
+        that are held already are not returned again. Raise Unavailable if the bus is down."""
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
-        """These are finished, in any order; once this returns they never come again after a restart
+        """Finish these deliveries, in any order. Once this returns they are never delivered again after a restart
         (Kafka: once everything before them in their partition is finished too)."""
 
     def close(self) -> None:
@@ -42,11 +43,11 @@ class Subscription(Protocol):
 
 class Bus(Protocol):
     def publish(self, messages: Sequence[tuple[str, bytes]]) -> None:
-        """(topic, payload) pairs; topics.encode makes payloads. Returns once all are durable; raises
-        Unavailable otherwise, and then any of them may or may not be there. Any thread may publish."""
+        """Publish (topic, payload) pairs; topics.encode makes payloads. Return once all are durable; raise Unavailable
+        otherwise, and then any of them may or may not be there. Any thread may publish."""
 
     def subscribe(self, topics: Sequence[str], group: str) -> Subscription:
-        """Join the group. A group that is new to a topic starts at the oldest message still kept."""
+        """Join the group. A group that is new to a topic starts at the oldest message that is still kept."""
 
     def close(self) -> None:
         """Close the producer side and all subscriptions. Closing twice is fine."""

@@ -1,9 +1,9 @@
-"""The bus on Kafka: an idempotent producer with acks=all; consumer groups are kafka_member.py.
+"""The bus on Kafka: an idempotent producer with acks=all; kafka_member.py has the consumer groups.
 
-Comes in: the brokers' addresses and a prefix for topic names. Topics that are missing are created with the
-brokers' own replication factor. Payloads have no key: which partition they go to does not matter to anyone.
+Comes in: the brokers' addresses and a prefix for topic names. Missing topics are created with the brokers' own
+replication factor. Payloads have no key, because no reader depends on their partition.
 
-What always holds: publish returns after every payload is acknowledged by all in-sync replicas, or says Unavailable.
+What always holds: publish returns after all in-sync replicas have acknowledged every payload, or raises Unavailable.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from lakerunner.bus.kafka_member import KafkaMember, unavailable
 from lakerunner.bus.topics import MAX_BYTES
 from lakerunner.model.errors import Unavailable
 
-_LOGGER = logging.getLogger(__name__)  # librdkafka's own words, which would go to stderr
+_LOGGER = logging.getLogger(__name__)  # for librdkafka's messages, which would go to stderr
 _ADMIN_SECONDS = 10
-_DELIVERY_SECONDS = 30  # the longest a publish tries
-_REPORT_SECONDS = 40  # by then librdkafka has said of every message how it ended
+_DELIVERY_SECONDS = 30  # the longest time that a publish tries
+_REPORT_SECONDS = 40  # by then librdkafka has reported the outcome of every message
 _PROBE_SECONDS = 1.0
 _FRAME_BYTES = 1 << 20  # more than Kafka adds around a payload
 
 _CLIENT: dict[str, Any] = {
     "client.id": "lakerunner",
-    "log_level": 2,  # critical: lesser trouble, which it repeats without end, reaches our callers as Unavailable
+    "log_level": 2,  # critical: lesser problems, which it repeats without end, reach our callers as Unavailable
     "reconnect.backoff.max.ms": 2_000,
     "socket.keepalive.enable": True,
 }
 _PRODUCER = {
     "enable.idempotence": True,
     "acks": "all",
-    # One at a time. A new partition's leader may refuse a first request, not knowing the partition yet, and take the
-    # second: from a producer it has not met it takes any sequence number. librdkafka then counts the first one, which
-    # it holds for another try, as acknowledged along with the second, and its messages are nowhere.
+    # One request at a time. The leader of a new partition may refuse a first request, because it does not know the
+    # partition yet, and accept the second: it accepts any sequence number from a new producer. librdkafka then counts
+    # the first request, which it keeps for a retry, as acknowledged along with the second, and its messages are lost.
     "max.in.flight.requests.per.connection": 1,
     "delivery.timeout.ms": _DELIVERY_SECONDS * 1000,
     "linger.ms": 1,
@@ -82,7 +82,7 @@ class KafkaBus:
                 sender.send([(self._prefix + topic, payload) for topic, payload in messages])
             except KafkaException as error:
                 self._present.clear()  # a topic may have been deleted
-                if error.args[0].fatal() and sender is self._sender:  # it will not send anything any more
+                if error.args[0].fatal() and sender is self._sender:  # this producer cannot send any more
                     self._sender = _Sender(self._client)
                     sender.close()
                 raise
@@ -124,7 +124,7 @@ class KafkaBus:
 
 
 class _Sender:
-    """A producer, and the thread that hands its delivery reports to those who wait for them."""
+    """A producer, and the thread that passes its delivery reports to the callers that wait for them."""
 
     def __init__(self, client: dict[str, Any]) -> None:
         self._producer = Producer(client | _PRODUCER, logger=_LOGGER)
@@ -133,7 +133,7 @@ class _Sender:
         self._thread.start()
 
     def send(self, messages: Sequence[tuple[str, bytes]]) -> None:
-        """Returns when all are acknowledged; KafkaException with the first refusal."""
+        """Return when all are acknowledged; raise KafkaException with the first refusal."""
         receipt = _Receipt(len(messages))
         for topic, payload in messages:
             self._enqueue(topic, payload, receipt.report)
@@ -164,7 +164,7 @@ class _Sender:
 
 @dataclass
 class _Receipt:
-    """Counts the delivery reports of one publish; several threads may bring them."""
+    """Count the delivery reports of one publish; several threads may bring them."""
 
     missing: int
     errors: list[KafkaError] = field(default_factory=list)

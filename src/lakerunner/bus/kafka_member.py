@@ -2,13 +2,13 @@
 
 Comes in: a consumer's settings and topics. Goes out: deliveries, and offsets committed for what is finished.
 
-The consumer belongs to a thread that serves it all the time. When a group is divided anew, every member has to
-answer before anybody's commit gets through; a caller at work on a box for minutes could not, its thread does. What
-is held of a partition that moves is then delivered to its new owner as well.
+The consumer belongs to a thread that serves it all the time. When a group rebalances, every member must answer before
+any commit succeeds; a caller that works on a box for minutes could not, its thread does. What is held of a partition
+that moves is then delivered to its new owner as well.
 
 What always holds: the committed offset of a partition never passes a message that was handed out and is not
-finished. Offsets are committed by the thread, which tries until they are: a commit that Unavailable cut short is
-made up for later.
+finished. The thread commits offsets and retries until it succeeds: a commit that ended with Unavailable is
+completed later.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from lakerunner.model.errors import Unavailable
 _CONSUMER = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
-    # The eager assignors (range, roundrobin) take all partitions from all members whenever one comes or goes, and
-    # everything held comes again. This one moves what has to move.
+    # The eager assignors (range, roundrobin) take all partitions from all members whenever one joins or leaves, and
+    # everything held is delivered again. This one moves only what has to move.
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 10_000,  # then a dead member's partitions move
-    "heartbeat.interval.ms": 1_000,  # how soon the others hear that the group is divided anew
+    "heartbeat.interval.ms": 1_000,  # how soon the others learn that the group rebalances
     "max.poll.interval.ms": 30_000,  # how long the others wait for a member whose thread does not answer
     "fetch.max.bytes": 4 * MAX_BYTES,
     "queued.max.messages.kbytes": 32 << 10,
@@ -46,13 +46,13 @@ _BATCH = 500
 _MOST_READY = 2000  # messages, or _MOST_BYTES, that wait to be taken; beyond it fetching pauses
 _MOST_BYTES = 64 << 20
 
-# The group is being divided anew: what stays ours is committed again afterwards.
+# The group rebalances: what stays ours is committed again afterwards.
 _REBALANCING = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS}
 
 
 @dataclass
 class _Partition:
-    """What was handed out of one partition of ours and is not all finished. Offsets may have gaps."""
+    """What was handed out of one partition of ours and is not finished. Offsets may have gaps."""
 
     open: deque[int] = field(default_factory=deque)  # ascending
     finished: set[int] = field(default_factory=set)
@@ -74,11 +74,11 @@ class KafkaMember:
         self._ready: deque[Delivery] = deque()
         self._partitions: dict[tuple[str, int], _Partition] = {}  # exactly those that are ours
         self._away: KafkaError | None = None  # while no broker can be reached
-        self._trouble: KafkaError | None = None  # of fetching, said once
+        self._trouble: KafkaError | None = None  # of fetching, reported once
         self._refused: KafkaError | None = None  # of committing
-        self._ended: Exception | None = None  # what the thread did not survive: a bug
+        self._ended: Exception | None = None  # the exception that ended the thread: a bug
         self._closed = False
-        self._committing = False  # this and the next are the thread's
+        self._committing = False  # only the thread uses this and the next
         self._paused: bool | None = False  # None: some may be
         callbacks = {"error_cb": self._note, "on_commit": self._on_commit}
         self._consumer = Consumer(config | _CONSUMER | callbacks, logger=logger)
@@ -103,7 +103,7 @@ class KafkaMember:
         return taken
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
-        """What belongs to partitions that moved to another member is left to it."""
+        """Finish these deliveries. Those of partitions that moved to another member are left to it."""
         with self._changed:
             self._require_open()
             for delivery in deliveries:
@@ -134,11 +134,11 @@ class KafkaMember:
             raise RuntimeError("the member's thread has ended") from self._ended
 
     def _settled(self) -> bool:
-        """A commit need not wait any longer."""
+        """Whether a commit need not wait any longer."""
         return bool(self._closed or self._ended or self._refused or self._away or not self._behind())
 
     def _behind(self) -> list[TopicPartition]:
-        """The offsets that are still to be committed."""
+        """Return the offsets that are still to be committed."""
         return [
             TopicPartition(self._prefix + topic, number, partition.next)
             for (topic, number), partition in self._partitions.items()
@@ -182,7 +182,7 @@ class KafkaMember:
             self._changed.notify_all()
 
     def _throttle(self) -> None:
-        """Fetch no more than the caller can be expected to take soon."""
+        """Fetch no more than the caller is likely to take soon."""
         with self._changed:
             load = max(len(self._ready) / _MOST_READY, sum(len(d.payload) for d in self._ready) / _MOST_BYTES)
         if load >= 1 and self._paused is not True:
@@ -213,7 +213,7 @@ class KafkaMember:
             self._changed.notify_all()
 
     def _own(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._paused:  # the new ones are not
+        if self._paused:  # the new partitions are not paused
             self._paused = None
         with self._changed:
             self._partitions.update((self._key(p.topic, p.partition), _Partition()) for p in partitions)
@@ -226,7 +226,8 @@ class KafkaMember:
             self._changed.notify_all()
 
     def _note(self, error: KafkaError) -> None:
-        """librdkafka says once that it has lost all brokers, and not when it has found one again."""
+        """Record that no broker can be reached. librdkafka reports this once, and does not report when a broker is
+        back."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             with self._changed:
                 self._away = error

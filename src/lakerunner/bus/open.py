@@ -18,13 +18,14 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,100}")
 
 
 def open_bus(bus: str, *, pool: ConnectionPool[psycopg.Connection[TupleRow]], url: str, topic_prefix: str) -> Bus:
-    """`bus` as in settings. `pool` and `url` are of the PostgreSQL server; Kafka alone has topic prefixes."""
+    """Open the bus of the setting `bus`. `pool` and `url` are those of the PostgreSQL server; only Kafka has topic
+    prefixes."""
     check_bus(bus, topic_prefix)
     return PostgresBus(pool, url) if bus == "postgres" else KafkaBus(kafka_servers(bus), topic_prefix)
 
 
 def check_bus(bus: str, topic_prefix: str) -> None:
-    """UserError if there is no such bus; nothing is opened."""
+    """Raise UserError if the setting is invalid. Nothing is opened."""
     if bus != "postgres" and kafka_servers(bus) and not _PREFIX.fullmatch(topic_prefix):
         raise UserError(
             f"setting bus_topic_prefix {topic_prefix!r} is invalid: use at most 100 letters, digits, '.', '_' and '-'"
@@ -32,7 +33,7 @@ def check_bus(bus: str, topic_prefix: str) -> None:
 
 
 def kafka_servers(bus: str) -> str:
-    """The brokers that the setting names: host:port,..."""
+    """Return the brokers that the setting names: host:port,..."""
     servers = _SERVERS.fullmatch(bus)
     if servers is None:
         raise UserError(f"setting bus {bus!r} is invalid: write postgres, or kafka://host:port[,host:port]")

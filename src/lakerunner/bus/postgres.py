@@ -1,13 +1,13 @@
 """The bus on PostgreSQL, the embedded default: tables lrdb.bus_messages, bus_cursors and bus_claims.
 
-Comes in: a pool to publish with and the server's URL, to which every subscription opens a connection of its
-own. That connection LISTENs, and its backend is the holder of what the subscription has taken: once the
-process is gone, so is the backend, and the next member that looks takes the claims over. No lease, no clock.
+Comes in: a pool to publish with and the server's URL, to which every subscription opens its own connection. That
+connection LISTENs, and its backend holds what the subscription has taken: once the process is gone, so is the backend,
+and the next member that looks takes the claims over. There is no lease and no clock.
 
-What always holds: offsets of one topic become visible in their order (publishers lock the topic until they
-have committed), so a cursor never passes a message that is still to come. For a group, a message is ahead of
-the cursor, or claimed by one member, or finished. A message is deleted once every group that knows its topic
-has finished it and all before it.
+What always holds: offsets of one topic become visible in their order (publishers lock the topic until they have
+committed), so a cursor never passes a message that is still to come. For a group, a message is ahead of the cursor, or
+claimed by one member, or finished. A message is deleted once every group that reads its topic has finished it and all
+before it.
 
 The server is reached directly, or through a pooler that keeps sessions: LISTEN and backends are a session's.
 """
@@ -26,7 +26,7 @@ from psycopg_pool import ConnectionPool
 
 from lakerunner.bus.bus import Delivery
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.fingerprint import digest64
+from lakerunner.model.segment import digest64
 
 _CHANNEL = "lrdb_bus"
 _LOOK_SECONDS = 1.0  # between two looks for claims of members that died: their end sends no notification
@@ -49,12 +49,12 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "30s",
 }
 
-# Locks in the order of the keys, so that publishers of several topics do not wait for each other in a ring.
+# Lock in the order of the keys: else publishers of several topics could deadlock.
 _LOCK_TOPICS = "SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key"
 _INSERT = "INSERT INTO lrdb.bus_messages (topic, payload) SELECT * FROM unnest(%s::text[], %s::bytea[])"
 _NOTIFY = "SELECT pg_notify(%s, topic) FROM unnest(%s::text[]) AS topic"
 
-# Nobody has asked for these topics yet: a week is kept for those who will. Only the oldest are looked at.
+# No group reads these topics yet: a week is kept for groups to come. Only the oldest messages are looked at.
 _PRUNE_UNREAD = """
 DELETE FROM lrdb.bus_messages WHERE "offset" IN (
     SELECT oldest."offset"
@@ -81,7 +81,7 @@ WHERE c."group" = %(group)s AND c.topic = h.topic AND c."offset" = h."offset"
   AND c.holder_pid = %(old_pid)s AND c.holder_start = %(old_start)s
 """
 
-# One member of a group at a time; the statements after it see all that the one before has done.
+# Only one member of a group at a time; the statements that follow see what the member before has done.
 _LOCK_CURSORS = """
 SELECT FROM lrdb.bus_cursors WHERE "group" = %(group)s AND topic = ANY(%(topics)s) ORDER BY topic FOR UPDATE
 """
@@ -126,7 +126,7 @@ USING unnest(%(held_topics)s::text[], %(held_offsets)s::bigint[]) AS h (topic, "
 WHERE c."group" = %(group)s AND c.topic = h.topic AND c."offset" = h."offset"
   AND c.holder_pid = %(pid)s AND c.holder_start = %(start)s
 """
-# Up to the first message that some group has not finished. What another member is deleting is left to it.
+# Delete up to the first message that some group has not finished. Rows that another member deletes are skipped.
 _PRUNE = """
 WITH finished AS (
     SELECT c.topic, min(COALESCE(first."offset" - 1, c.position)) AS last
@@ -146,7 +146,7 @@ DELETE FROM lrdb.bus_messages WHERE "offset" IN (SELECT "offset" FROM gone)
 
 @contextmanager
 def _unavailable(doing: str) -> Iterator[None]:
-    """psycopg's errors as ours: whatever PostgreSQL cannot do now, it may do later."""
+    """Turn psycopg's errors into Unavailable: what PostgreSQL cannot do now, it may do later."""
     try:
         yield
     except psycopg.Error as error:
@@ -156,7 +156,7 @@ def _unavailable(doing: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Session:
-    """A connection, and its backend: the holder of what is claimed through it."""
+    """A connection, and its backend, which holds what is claimed through it."""
 
     connection: psycopg.Connection[TupleRow]
     pid: int
@@ -165,7 +165,7 @@ class _Session:
 
 class PostgresBus:
     def __init__(self, pool: ConnectionPool[psycopg.Connection[TupleRow]], url: str) -> None:
-        """The pool stays its owner's; schema lrdb is migrated already."""
+        """The caller owns the pool; schema lrdb is migrated already."""
         self._pool = pool
         self._url = url
         self._subscriptions: list[_PostgresSubscription] = []
@@ -206,13 +206,13 @@ class _PostgresSubscription:
         self._session: _Session | None = None
         self._closed = False
         with _unavailable("subscribing"):
-            self._connected()
+            self._connect()
 
     def take(self, limit: int, wait_seconds: float) -> list[Delivery]:
-        """Being woken for a message that another member got first uses up to a second of the wait."""
+        """Take messages. A wakeup for a message that another member got first uses up to a second of the wait."""
         with _unavailable("taking"):
             while True:
-                session = self._connected()
+                session = self._connect()
                 self._hear(session, 0)  # what came before the claim is answered by it
                 taken = self._claim(session, limit)
                 if taken or wait_seconds <= 0:
@@ -222,13 +222,13 @@ class _PostgresSubscription:
                 wait_seconds -= pause
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
-        """Claims that another member has got meanwhile are left to it."""
+        """Finish these deliveries. Claims that another member has taken over are left to it."""
         if not deliveries:
             return
         done = [(delivery.topic, delivery.position[1]) for delivery in deliveries]
         topics, offsets = _columns(done)
         with _unavailable("committing"):
-            session = self._connected()
+            session = self._connect()
             finish = self._parameters(session) | {"held_topics": topics, "held_offsets": offsets}
             session.connection.execute(_FINISH, finish)
             self._held.difference_update(done)
@@ -240,7 +240,7 @@ class _PostgresSubscription:
             self._session.connection.close()
 
     def _hear(self, session: _Session, seconds: float) -> None:
-        """Wait for word of one of our topics; 0 forgets what has been heard."""
+        """Wait for a notification of one of our topics; 0 discards those that have arrived."""
         with closing(session.connection.notifies(timeout=seconds)) as notifications:
             for notification in notifications:
                 if seconds and notification.payload in self._topics:
@@ -257,22 +257,22 @@ class _PostgresSubscription:
         self._held.update((topic, offset) for topic, offset, _ in rows)
         return [Delivery(topic, payload, (0, offset)) for topic, offset, payload in rows]
 
-    def _connected(self) -> _Session:
-        """The session, made anew where it was lost."""
+    def _connect(self) -> _Session:
+        """Return the session, opened again if it was lost."""
         if self._closed:
             raise Unavailable("the subscription is closed")
         if self._session is None or self._session.connection.closed:
             name = f"lakerunner bus {self._group}"
             connection = psycopg.connect(self._url, autocommit=True, fallback_application_name=name, **_CONNECT)
             try:
-                self._session = self._joined(connection)
+                self._session = self._join_group(connection)
             except BaseException:
                 connection.close()
                 raise
         return self._session
 
-    def _joined(self, connection: psycopg.Connection[TupleRow]) -> _Session:
-        """A session of the group on this connection: it takes over from the one before what we hold."""
+    def _join_group(self, connection: psycopg.Connection[TupleRow]) -> _Session:
+        """Join the group on this connection. The new session takes over what the one before holds."""
         for name, value in _SETTINGS.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         connection.execute(f"LISTEN {_CHANNEL}")

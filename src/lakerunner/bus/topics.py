@@ -1,8 +1,8 @@
-"""Every topic's message: a frozen dataclass with a version, and how it stands on the wire (JSON).
+"""The messages of all topics: frozen dataclasses with a version, and their JSON on the wire.
 
-The wire form is `{"type": ..., "version": ..., ...fields}`. A reader takes its own version only; an unknown
-type, version or field is Corrupt, so that an old reader never half-understands a new message.
-docs/formats/topics.md says who sends what to whom.
+The wire form is `{"type": ..., "version": ..., ...fields}`. A reader accepts its own version only; an unknown type,
+version or field is Corrupt, so that an old reader never half-understands a new message. docs/formats/topics.md shows
+who sends what to whom.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class IngestBox:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A segment as a boxer needs to know it: no look at the index tells it more."""
+    """A segment with all that a boxer needs to know, so that it does not read the index."""
 
     id: UUID
     start_ns: int
@@ -58,8 +58,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class SegmentsCommitted:
-    """Segments that compaction or rollup may want. Topics boxer.{signal}.compact and boxer.metrics.rollup. `level`:
-    that of the merge they are for, and of these segments at most."""
+    """Segments that compaction or rollup may want. Topics boxer.{signal}.compact and boxer.metrics.rollup. `level` is
+    that of the merge they are for; no segment has a higher one."""
 
     version: ClassVar[int] = 2
     organization: UUID
@@ -86,7 +86,7 @@ class CompactBox:
 
 @dataclass(frozen=True)
 class RollupBox:
-    """Metric segments to roll up into the next window. Topic segments.metrics.rollup."""
+    """Metric segments to roll up into the next tier. Topic segments.metrics.rollup."""
 
     version: ClassVar[int] = 1
     organization: UUID
@@ -119,57 +119,57 @@ ROLLUP_CANDIDATES = "boxer.metrics.rollup"
 ROLLUP_BOXES = "segments.metrics.rollup"
 
 
-# Reads a JSON value; the text names the value, for the reason of a refusal.
+# Reads a JSON value; the text names the value in errors.
 _Reader = Callable[[object, str], Any]
 _TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
-    """The wire form. Corrupt if the message cannot stand there: text that is not Unicode, or too large."""
+    """Return the wire form. Raise Corrupt if the message has no wire form: text that is not Unicode, or too large."""
     head = {"type": type(message).__name__, "version": message.version}
     body = {field.name: getattr(message, field.name) for field in fields(message)}
     try:
         payload = orjson.dumps(head | body)
     except orjson.JSONEncodeError as error:
         raise Corrupt(f"{type(message).__name__} cannot be written as a message: {error}") from error
-    return _bounded(payload)
+    return _check_size(payload)
 
 
 def decode(payload: bytes) -> Message:
-    """The message of a wire form. Corrupt, with the reason, for anything that `encode` does not write."""
+    """Return the message of a wire form. Raise Corrupt, with the reason, for anything that `encode` does not write."""
     try:
-        content = orjson.loads(_bounded(payload))
+        content = orjson.loads(_check_size(payload))
     except orjson.JSONDecodeError as error:
         raise Corrupt(f"message is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise Corrupt(f"message is {_name(content)}, not an object")
+        raise Corrupt(f"message is {_type_name(content)}, not an object")
     name, version = content.pop("type", None), content.pop("version", None)
     kind = _TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise Corrupt(f"unknown message type {_shown(name)}: known types are {', '.join(_TYPES)}")
+        raise Corrupt(f"unknown message type {_shorten(name)}: known types are {', '.join(_TYPES)}")
     if type(version) is not int or version != kind.version:
-        raise Corrupt(f"{name} has version {_shown(version)}, this reader knows only version {kind.version}")
+        raise Corrupt(f"{name} has version {_shorten(version)}, this reader knows only version {kind.version}")
     message: Message = _read_fields(kind, content, name)
     return message
 
 
-def _bounded(payload: bytes) -> bytes:
+def _check_size(payload: bytes) -> bytes:
     if len(payload) > MAX_BYTES:
         raise Corrupt(f"message has {len(payload)} bytes, the limit is {MAX_BYTES}")
     return payload
 
 
 def _read_fields(kind: Any, value: object, where: str) -> Any:
-    """A dataclass from a JSON object that has its fields, all of them and no other."""
-    content = _of_type(dict, value, where)
+    """Return a dataclass from a JSON object that has exactly its fields."""
+    content = _check_type(dict, value, where)
     readers = _readers(kind)
     if unknown := content.keys() - readers.keys():
-        raise Corrupt(f"{where} has an unknown field {_shown(min(unknown))}")
+        raise Corrupt(f"{where} has an unknown field {_shorten(min(unknown))}")
     if missing := readers.keys() - content.keys():
         raise Corrupt(f"{where} lacks the field {min(missing)}")
     try:
         return kind(**{name: read(content[name], f"{where}.{name}") for name, read in readers.items()})
-    except ValueError as error:  # the value refuses nonsense at birth
+    except ValueError as error:  # raised by the dataclass's own checks
         raise Corrupt(f"{where}: {error}") from error
 
 
@@ -183,37 +183,37 @@ def _reader(kind: Any) -> _Reader:
     if get_origin(kind) is tuple:
         read = _reader(get_args(kind)[0])
         return lambda value, where: tuple(
-            read(item, f"{where}[{place}]") for place, item in enumerate(_of_type(list, value, where))
+            read(item, f"{where}[{place}]") for place, item in enumerate(_check_type(list, value, where))
         )
     if is_dataclass(kind):
         return lambda value, where: _read_fields(kind, value, where)
     if kind is UUID:
         return _read_uuid
-    return lambda value, where: _of_type(kind, value, where)
+    return lambda value, where: _check_type(kind, value, where)
 
 
 def _read_uuid(value: object, where: str) -> UUID:
-    text: str = _of_type(str, value, where)
+    text: str = _check_type(str, value, where)
     try:
         uuid = UUID(text)
     except ValueError:
-        raise Corrupt(f"{where} is {_shown(text)}, not a UUID") from None
+        raise Corrupt(f"{where} is {_shorten(text)}, not a UUID") from None
     if str(uuid) != text:
-        raise Corrupt(f"{where} is {_shown(text)}, which is not the standard form of a UUID: {uuid}")
+        raise Corrupt(f"{where} is {_shorten(text)}, which is not the standard form of a UUID: {uuid}")
     return uuid
 
 
-def _of_type(kind: type[Any], value: object, where: str) -> Any:
-    if type(value) is not kind:  # exactly: true is no number
-        raise Corrupt(f"{where} is {_name(value)}, not {kind.__name__}")
+def _check_type(kind: type[Any], value: object, where: str) -> Any:
+    if type(value) is not kind:  # exactly: a bool is not a number
+        raise Corrupt(f"{where} is {_type_name(value)}, not {kind.__name__}")
     return value
 
 
-def _name(value: object) -> str:
+def _type_name(value: object) -> str:
     return "null" if value is None else type(value).__name__
 
 
-def _shown(value: object) -> str:
-    """A value of the sender's for our message, cut: it may be of any size."""
+def _shorten(value: object) -> str:
+    """Return a value of the sender for our message, cut: it may have any size."""
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "..."

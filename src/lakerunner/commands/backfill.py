@@ -1,4 +1,4 @@
-"""`lakerunner backfill`: announce what already stands below a prefix of the store."""
+"""`lakerunner backfill`: announce objects that are already below a prefix of the store."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
-from lakerunner.model.errors import Unavailable, in_full
+from lakerunner.model.errors import Unavailable, full_message
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.settings import Settings
 
 if TYPE_CHECKING:
-    from lakerunner.services.backfill import Backfill, Counts
+    from lakerunner.services.backfill import Backfill, BackfillCounts
 
 
 @click.command(epilog=EPILOG)
@@ -47,14 +47,12 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
     lakerunner backfill s3://lake/archive/2025/ --org acme --collector edge --signal logs
     """
     from lakerunner.objects.open import open_store
-    from lakerunner.services.admin import administered, organization
-    from lakerunner.services.announce import Announcer
-    from lakerunner.services.backfill import Backfill, Said, changed_between, prefix_of
-    from lakerunner.services.ground import now_ns, store_address
-    from lakerunner.services.lister import Newcomers
+    from lakerunner.services.announce import Announcer, Newcomers
+    from lakerunner.services.backfill import Backfill, RouteOverride, changed_between, prefix_of
+    from lakerunner.services.ground import administered, now_ns, organization, store_address
 
     settings = settings_of({"home": options["home"], "store": options["store"]})
-    said, dry_run = Said(org, collector, signal), options["dry_run"]
+    said, dry_run = RouteOverride(org, collector, signal), options["dry_run"]
     prefix = prefix_of(url, settings.store_url)
     changed = changed_between(options["since"], options["until"], now_ns())
     set_aside = 0
@@ -71,32 +69,32 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
     sys.exit(1 if set_aside else 0)
 
 
-def _rounds(backfill: Backfill, settings: Settings, follow: bool) -> Iterator[Counts]:
-    """The counts of every listing; of those after the first only where something came."""
+def _rounds(backfill: Backfill, settings: Settings, follow: bool) -> Iterator[BackfillCounts]:
+    """Yield the counts of each listing; after the first, only of listings that found something."""
     from lakerunner.services.ground import now_ns
     from lakerunner.services.logs import Log
 
     log = Log("backfill")
     settle_ns = int(settings.settle_seconds * 1e9)
-    yield _shown(backfill.run(now_ns(), settle_ns))
+    yield _show_progress(backfill.run(now_ns(), settle_ns))
     while follow:
         time.sleep(settings.lister_seconds)
         try:
-            counts = _shown(backfill.run(now_ns(), settle_ns))
+            counts = _show_progress(backfill.run(now_ns(), settle_ns))
         except Unavailable as error:
-            log.warning("waiting for a dependency", error=in_full(error))
+            log.warning("waiting for a dependency", error=full_message(error))
             continue
         if counts.new or counts.set_aside:
             yield counts
 
 
-def _shown(progress: Iterator[Counts]) -> Counts:
-    """The last counts; the others pass by on a terminal."""
+def _show_progress(progress: Iterator[BackfillCounts]) -> BackfillCounts:
+    """Show the counts on a terminal as they grow; return the last."""
     from rich.console import Console
 
-    from lakerunner.services.backfill import Counts
+    from lakerunner.services.backfill import BackfillCounts
 
-    counts = Counts()
+    counts = BackfillCounts()
     with Console(stderr=True).status("listing") as status:
         for counts in progress:
             status.update(counts.sentence(dry_run=False))

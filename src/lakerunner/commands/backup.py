@@ -1,4 +1,5 @@
-"""`lakerunner backup` and `lakerunner restore`: a lake as files elsewhere, and back. (docs/guides/backup.md)"""
+"""`lakerunner backup` and `lakerunner restore`: copy a lake elsewhere, and create one from a copy
+(docs/guides/backup.md)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
+from lakerunner.model.display import plural
 from lakerunner.model.errors import UserError
-from lakerunner.model.plural import plural
 from lakerunner.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | 
     \b
     Exit codes: 0 complete backup, 1 error and no backup, 2 wrong usage.
     """
-    from lakerunner.commands.terminal.progress import progress
+    from lakerunner.commands.terminal.show import progress
     from lakerunner.objects.open import open_store
     from lakerunner.services.backup.take import BackupRequest, run_backup
 
@@ -97,7 +98,7 @@ def restore(source: str, name: str | None, options: tuple[str, ...], home: Path 
     \b
     Exit codes: 0 restored, 1 error and no lake, 2 wrong usage.
     """
-    from lakerunner.commands.terminal.progress import progress
+    from lakerunner.commands.terminal.show import progress
     from lakerunner.objects.open import shared_store
     from lakerunner.services.backup.restore import run_restore
 
@@ -111,7 +112,7 @@ def restore(source: str, name: str | None, options: tuple[str, ...], home: Path 
 
 
 def _address(settings: Settings, place: str, options: tuple[str, ...]) -> StoreAddress:
-    """A directory, or a URL as `--store` takes it."""
+    """Return the address of a backup: a directory, or a URL as in --store."""
     from lakerunner.objects.open import StoreAddress
 
     url = place if "://" in place else Path(place).resolve().as_uri()

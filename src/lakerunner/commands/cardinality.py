@@ -1,4 +1,4 @@
-"""`lakerunner cardinality`: how many series metrics have, and which labels make them. (docs/formats/native_api.md)"""
+"""`lakerunner cardinality`: count the series of metrics and the values of their labels (docs/formats/native_api.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import click
 
 from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
-from lakerunner.model.drawn import drawn
+from lakerunner.model.display import escape_controls
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _MOST_BARS = 48
@@ -35,7 +35,7 @@ _MOST_BARS = 48
 )
 @format_option
 def cardinality(
-    metric: str, home: Path | None, url: str | None, key: str | None, labels: bool, form: str, **asked: Any
+    metric: str, home: Path | None, url: str | None, key: str | None, labels: bool, form: str, **options: Any
 ) -> None:
     """Count the series of metrics, now and over time, and find the label that causes most of them.
 
@@ -65,9 +65,9 @@ def cardinality(
 
     if labels and not metric:
         raise click.UsageError("--label needs a METRIC: lakerunner cardinality METRIC --label")
-    said = {"metric": metric, "labels": "1" if labels else "", **asked}
+    given = {"metric": metric, "labels": "1" if labels else "", **options}
     client = Client.find(settings_of({"home": home}), url, key)
-    show_cardinality(client.cardinality({name: str(value) for name, value in said.items() if value}), form, sys.stdout)
+    show_cardinality(client.cardinality({name: str(value) for name, value in given.items() if value}), form, sys.stdout)
 
 
 def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
@@ -90,19 +90,19 @@ def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
         if not answer["windows"][-1]["over"]:
             output.write("the last window is not complete yet; `now` is the one before it\n")
     for warning in answer["warnings"]:
-        output.write(f"warning: {drawn(warning)}\n")
+        output.write(f"warning: {escape_controls(warning)}\n")
     if answer["degraded"]:
-        output.write(f"{drawn(answer['degraded'])}\n")
+        output.write(f"{escape_controls(answer['degraded'])}\n")
 
 
 def bars(numbers: list[int]) -> str:
-    """One for each, the largest a whole one; of many, the last ones."""
+    """Draw a bar for each number, relative to the largest; only the last _MOST_BARS are drawn."""
     most = max(numbers, default=0)
     return "".join(_BARS[-(-8 * number // most)] if most else " " for number in numbers[-_MOST_BARS:])
 
 
 def _tiers(answer: dict[str, Any]) -> str:
-    """Counted from what."""
+    """Say which tiers the counts come from."""
     found = dict.fromkeys(tier for window in answer["windows"] for tier in window["tiers"])
     return "counted from " + ", ".join("points" if tier == "raw" else f"{tier} rollups" for tier in found)
 

@@ -1,4 +1,4 @@
-"""`lakerunner demo`: everything in one process, with the telemetry of a shop."""
+"""`lakerunner demo`: run everything in one process, with generated telemetry of a shop."""
 
 from __future__ import annotations
 

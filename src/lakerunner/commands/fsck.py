@@ -1,4 +1,4 @@
-"""`lakerunner fsck`: do files and index agree? (docs/guides/operate.md)"""
+"""`lakerunner fsck`: check that files and index agree (docs/guides/operate.md)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
-from lakerunner.model.drawn import drawn
-from lakerunner.model.errors import Unavailable, UserError, in_full
-from lakerunner.model.plural import plural
+from lakerunner.model.display import escape_controls, plural
+from lakerunner.model.errors import Unavailable, UserError, full_message
 from lakerunner.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) 
 
 @dataclass(frozen=True)
 class FsckRequest:
-    """What the command line names; without a seed the sample is another one each time."""
+    """The options of the command. Without a seed, each run compares a different sample."""
 
     organization: str | None = None
     deep: bool = False
@@ -70,16 +69,15 @@ class FsckRequest:
 
 
 def run_fsck(settings: Settings, request: FsckRequest, output: TextIO, errors: TextIO) -> int:
-    """Return the exit code."""
+    """Check the lake and show the findings; return the exit code."""
     import secrets
     from tempfile import TemporaryDirectory
 
-    from lakerunner.commands.terminal.progress import progress
+    from lakerunner.commands.terminal.show import progress
     from lakerunner.objects.open import shared_store
-    from lakerunner.services.admin import inspected, organization
     from lakerunner.services.checks.finding import ERROR, Lake
     from lakerunner.services.fsck import Thoroughness, check_lake
-    from lakerunner.services.ground import store_address
+    from lakerunner.services.ground import inspected, organization, store_address
 
     seed = secrets.randbelow(1 << 31) if request.seed is None else request.seed
     try:
@@ -88,10 +86,10 @@ def run_fsck(settings: Settings, request: FsckRequest, output: TextIO, errors: T
             lake = Lake(index, shared_store(store_address(settings)), Path(at), say)
             found = check_lake(settings, lake, whose, Thoroughness(request.deep, request.sample, seed))
     except UserError as error:
-        errors.write(f"error: {drawn(str(error))}\n")
+        errors.write(f"error: {escape_controls(str(error))}\n")
         return USAGE
     except Unavailable as error:
-        errors.write(f"error: nothing could be checked: {drawn(in_full(error))}\n")
+        errors.write(f"error: nothing could be checked: {escape_controls(full_message(error))}\n")
         return NOT_ALL
     show(found, seed, request, output)
     return FOUND if found.counts[ERROR] else NOT_ALL if found.unchecked else CLEAN
@@ -111,8 +109,8 @@ def show(found: Findings, seed: int, request: FsckRequest, output: TextIO) -> No
     output.write("looked at: " + ", ".join(f"{what} {count}" for what, count in found.looked_at.items()) + "\n")
     if not request.deep:
         output.write(f"the sample was drawn with --seed {seed}; --deep checks everything\n")
-    for said in found.unchecked:
-        output.write(f"NOT CHECKED: {drawn(said)}\n")
+    for reason in found.unchecked:
+        output.write(f"NOT CHECKED: {escape_controls(reason)}\n")
     errors, notes = found.counts[ERROR], found.counts[NOTE]
     verdict = f"{errors} error{'' if errors == 1 else 's'}" if errors else "no errors"
     output.write(f"{verdict}, {notes} note{'' if notes == 1 else 's'}")

@@ -1,4 +1,4 @@
-"""`lakerunner objects`: what became of raw objects, which lines of them were rejected, and how one ends by hand."""
+"""`lakerunner objects`: list raw objects with their state and rejected lines; retry or dismiss them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
-from lakerunner.model.drawn import drawn
+from lakerunner.model.display import escape_controls, plural
 from lakerunner.model.errors import NotFound
-from lakerunner.model.plural import plural
 
 if TYPE_CHECKING:
     from lakerunner.commands.terminal.client import Client
 
 STATES = ["seen", "done", "partial", "failed", "dismissed"]
-_PAGE_COLUMNS = 200  # where there is no terminal
+_PAGE_COLUMNS = 200  # width without a terminal
 _FIXED = ("state", "time", "rows", "bytes", "line", "offset")
 _NUMBERS = ("rows", "bytes", "line", "offset")
 
@@ -64,7 +63,7 @@ def objects(context: click.Context, /, **options: Any) -> None:
 
 
 def _client(context: click.Context) -> Client:
-    """By the options of the command or, where it has none, of the group."""
+    """Return a client by the options of the subcommand or, if it has none, of the group."""
     from lakerunner.commands.terminal.client import Client
 
     given = (context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v}
@@ -94,17 +93,17 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
 @key_option
 @click.pass_context
 def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
-    """End the object KEY by hand: failed becomes dismissed, partial becomes done. Nothing is deleted."""
+    """Close the object KEY: failed becomes dismissed, partial becomes done. Nothing is deleted."""
     client = _client(context)
     if client.dismiss(object_key):
-        click.echo(drawn(f"dismissed {object_key}"))
+        click.echo(escape_controls(f"dismissed {object_key}"))
         return
     _require(client, object_key)
-    click.echo(drawn(f"nothing to dismiss: {object_key} is neither failed nor partial"))
+    click.echo(escape_controls(f"nothing to dismiss: {object_key} is neither failed nor partial"))
 
 
 def _require(client: Client, key: str) -> None:
-    """NotFound if no object has this key, with the key of one that ends so."""
+    """Raise NotFound if no object has this key; suggest a key that ends with it."""
     ending = [one["key"] for one in client.objects({"key": f"*{key}", "limit": 100})["objects"]]
     if key not in ending:
         advice = f"did you mean {ending[0]}?" if ending else "`lakerunner objects` lists keys"
@@ -130,7 +129,7 @@ def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
         return
     rejects = answer["rejects"]
     if not rejects:
-        output.write(drawn(f"no line of {answer['key']} was rejected") + "\n")
+        output.write(escape_controls(f"no line of {answer['key']} was rejected") + "\n")
         return
     rows = ([str(one["line"]), str(one["offset"]), one["reason"], one["excerpt"]] for one in rejects)
     _show_table(("line", "offset", "reason", "begins with"), rows, output)
@@ -152,7 +151,7 @@ def _object_cells(one: Mapping[str, Any]) -> list[str]:
 
 
 def _remarks(one: Mapping[str, Any]) -> Iterable[str]:
-    """What a person should know of it."""
+    """Yield the reason of a failure, the number of rejected lines, and notes."""
     if one.get("reason"):
         yield one["reason"]
     if one.get("rejected"):
@@ -167,7 +166,7 @@ def _moment(text: str | None) -> str:
 
 
 def _show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], output: TextIO) -> None:
-    """On a terminal the columns of fixed form keep their width, and keys and reasons share what is left."""
+    """Print a table. On a terminal, columns in _FIXED keep their width, and keys and reasons share the rest."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -179,5 +178,5 @@ def _show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], output: T
         justify: Any = "right" if name in _NUMBERS else "left"
         table.add_column(name, overflow="fold", no_wrap=fixed, justify=justify, min_width=None if fixed else 12)
     for row in rows:
-        table.add_row(*(Text(drawn(cell)) for cell in row))
+        table.add_row(*(Text(escape_controls(cell)) for cell in row))
     console.print(table)

@@ -1,6 +1,7 @@
-"""What commands share: their options, and settings from the environment and from these.
+"""Options that commands share, and settings from the environment and from options.
 
-A command imports at its top only what `lakerunner --help` may cost, which loads all of them, and the rest when it runs.
+`lakerunner --help` imports all commands, so a command imports at its top only what is fast to import, and the rest when
+it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TextIO
 import click
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.given import WrongSettings
+from lakerunner.model.setting_value import WrongSettings
 from lakerunner.settings import Settings, read_settings
 
 EPILOG = "Set any setting as LAKERUNNER_<NAME>; `lakerunner settings` shows the values in force and their sources."
@@ -29,6 +30,13 @@ url_option = click.option("--url", help="Base URL of the API; default: the one i
 key_option = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
 partial_option = click.option(
     "--partial", is_flag=True, help="Answer with the data that can be read, list what cannot be read, and exit with 3."
+)
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="What runs the query. spark starts processes of its own, which takes seconds.",
 )
 format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
@@ -46,7 +54,7 @@ def query_text(query: str | None, file: TextIO | None = None) -> str | None:
         return None
     try:
         text = file.read() if file is not None else sys.stdin.read() if query == "-" else query or ""
-        text.encode()  # what the locale could not decode came as halves of surrogate pairs
+        text.encode()  # fails for lone surrogates: bytes that the locale could not decode
     except UnicodeError:
         remedy = "set LC_ALL to a UTF-8 locale such as C.UTF-8, or use --file"
         raise UserError(f"the query is not UTF-8 text: {remedy}") from None
@@ -54,8 +62,7 @@ def query_text(query: str | None, file: TextIO | None = None) -> str | None:
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
-    """Return the settings of a command whose output a person reads: log lines begin at warning, if no level was
-    chosen."""
+    """Return the settings of a command whose output a person reads: the default log level is warning."""
     from lakerunner.services.logs import configure_logs
 
     reading = read_settings(os.environ, options)

@@ -1,4 +1,4 @@
-"""`lakerunner promql`: one question in PromQL, its answer as a plot, a table, JSON or CSV.
+"""`lakerunner promql`: run a PromQL query and show the answer as a plot, a table, JSON or CSV.
 
 Exit codes are those of `lakerunner sql`.
 """
@@ -14,6 +14,7 @@ import click
 
 from lakerunner.commands.options import (
     EPILOG,
+    engine_option,
     home_option,
     key_option,
     partial_option,
@@ -43,6 +44,7 @@ from lakerunner.commands.options import (
     type=click.Choice(["plot", "table", "json", "csv"]),
     help="Default: plot; with --instant: table.",
 )
+@engine_option
 @partial_option
 @click.option("--raw", is_flag=True, help="Do not read rollups, to compare with an answer from raw samples.")
 @click.option(
@@ -69,9 +71,9 @@ def promql(query: str, home: Path | None, url: str | None, key: str | None, form
     \b
     Exit codes: 0 complete answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
     """
-    from lakerunner.commands.terminal.ask_promql import ask_promql, question_of
+    from lakerunner.commands.terminal.ask_promql import ask_promql, parse_question
     from lakerunner.commands.terminal.client import Client
 
-    question = question_of(query_text(query) or "", options)
+    question = parse_question(query_text(query) or "", options)
     client = Client.find(settings_of({"home": home}), url, key)
     sys.exit(ask_promql(client, question, form or "", time.time_ns()))

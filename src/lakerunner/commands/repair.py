@@ -1,4 +1,4 @@
-"""`lakerunner repair`: what fsck finds lost or damaged is made again. (docs/guides/operate.md)"""
+"""`lakerunner repair`: restore what fsck finds lost or damaged (docs/guides/operate.md)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from lakerunner.commands.options import EPILOG, home_option, json_option, settings_of, store_option
-from lakerunner.model.drawn import drawn
-from lakerunner.model.errors import Unavailable, UserError, in_full
-from lakerunner.model.plural import plural
+from lakerunner.model.display import escape_controls, plural
+from lakerunner.model.errors import Unavailable, UserError, full_message
 from lakerunner.settings import Settings
 
 if TYPE_CHECKING:
-    from lakerunner.services.repair.mend import Mended
+    from lakerunner.services.repair.mend import RepairOutcome
 
 WHOLE, NOT_ALL, USAGE, UNREACHABLE = 0, 1, 2, 3
 
@@ -42,7 +41,7 @@ def repair(org: str | None, home: Path | None, store: str | None, **options: Any
 
     \b
     Exit codes: 0 all is whole, 1 not all could be repaired (the lines say why), 2 wrong usage, 3 the store or the
-    index is away, or another repair is running.
+    index is unavailable, or another repair is running.
     """
     settings = settings_of({"home": home, "store": store})
     sys.exit(run_repair(settings, RepairRequest(org, **options), sys.stdout, sys.stderr))
@@ -50,7 +49,7 @@ def repair(org: str | None, home: Path | None, store: str | None, **options: Any
 
 @dataclass(frozen=True)
 class RepairRequest:
-    """What the command line names."""
+    """The options of the command."""
 
     organization: str | None = None
     dry_run: bool = False
@@ -58,24 +57,23 @@ class RepairRequest:
 
 
 def run_repair(settings: Settings, request: RepairRequest, output: TextIO, errors: TextIO) -> int:
-    """Return the exit code. One repair of a lake runs at a time."""
+    """Repair the lake and show each result; return the exit code. One repair of a lake runs at a time."""
     from tempfile import TemporaryDirectory
 
     from lakerunner.model.failpoint import arm
     from lakerunner.objects.open import shared_store
-    from lakerunner.services.admin import administered, inspected, organization
     from lakerunner.services.checks.finding import Lake
-    from lakerunner.services.ground import store_address
+    from lakerunner.services.ground import administered, inspected, organization, store_address
     from lakerunner.services.repair.mend import repair_lake
     from lakerunner.services.sweeper import this_process
 
     arm(settings.failpoint)
-    mended: list[Mended] = []
+    mended: list[RepairOutcome] = []
     opened = inspected if request.dry_run else administered
     try:
         with opened(settings) as index, index.inspect.repairing(this_process()) as alone:
             if not alone:
-                raise Unavailable("another repair of this lake is running: wait for its end")
+                raise Unavailable("another repair of this lake is running: wait until it ends")
             with _progress(errors) as say, TemporaryDirectory(prefix="lakerunner-repair-") as at:
                 lake = Lake(index, shared_store(store_address(settings)), Path(at), say)
                 named = request.organization
@@ -83,26 +81,26 @@ def run_repair(settings: Settings, request: RepairRequest, output: TextIO, error
                 for one in repair_lake(settings, lake, whose, dry_run=request.dry_run):
                     mended.append(one)
                     if not request.json:
-                        output.write(f"{drawn(one.line)}\n")
+                        output.write(f"{escape_controls(one.line)}\n")
                         output.flush()
     except UserError as error:
-        errors.write(f"error: {drawn(str(error))}\n")
+        errors.write(f"error: {escape_controls(str(error))}\n")
         return USAGE
     except Unavailable as error:
-        errors.write(f"error: not all could be repaired: {drawn(in_full(error))}\n")
+        errors.write(f"error: not all could be repaired: {escape_controls(full_message(error))}\n")
         return UNREACHABLE
     _show_end(mended, request, output)
     return WHOLE if all(one.whole for one in mended) else NOT_ALL
 
 
 def _progress(errors: TextIO) -> AbstractContextManager[Callable[[str], None]]:
-    """For people who wait at a terminal."""
-    from lakerunner.commands.terminal.progress import progress
+    """Show progress on a terminal only."""
+    from lakerunner.commands.terminal.show import progress
 
     return progress(errors) if errors.isatty() else nullcontext(lambda _: None)
 
 
-def _show_end(mended: list[Mended], request: RepairRequest, output: TextIO) -> None:
+def _show_end(mended: list[RepairOutcome], request: RepairRequest, output: TextIO) -> None:
     from lakerunner.commands.terminal.show import show_document
 
     done = [one for one in mended if one.changed]
@@ -127,7 +125,7 @@ def _show_end(mended: list[Mended], request: RepairRequest, output: TextIO) -> N
     output.write(f"{ended}{f', {left:,} not whole' if left else ''}\n")
 
 
-def _entry(one: Mended) -> dict[str, object]:
+def _entry(one: RepairOutcome) -> dict[str, object]:
     unit = one.unit
     return {
         "organization": unit.organization.name,

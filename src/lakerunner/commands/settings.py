@@ -1,4 +1,4 @@
-"""`lakerunner settings`: the values in force and where each comes from, without secrets."""
+"""`lakerunner settings`: the values of settings and where each comes from, without secrets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 import click
 
 from lakerunner.commands.options import home_option
-from lakerunner.model.given import shown
-from lakerunner.settings import Reading, default_of, names, read_settings, variable_of, why
+from lakerunner.model.setting_value import mask_secrets
+from lakerunner.settings import LoadedSettings, default_of, describe_setting, read_settings, setting_names, variable_of
 
 
 @click.command("settings")
@@ -31,13 +31,13 @@ def settings(name: str | None, home: str | None, as_json: bool) -> None:
     lakerunner settings --json | jq 'map_values(select(.source != "default"))'
 
     \b
-    Exit codes: 0 all values can be used, 2 some are wrong: they are listed on standard error.
+    Exit codes: 0 all values are valid, 2 some are not: they are listed on standard error.
     """
     reading = read_settings(os.environ, {"home": home})
     if name is not None:
         name = name.lower().removeprefix("lakerunner_")
-    chosen = names() if name is None else [name]
-    found = {one: _described(reading, one) for one in chosen}
+    chosen = setting_names() if name is None else [name]
+    found = {one: _setting_json(reading, one) for one in chosen}
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif name is None:
@@ -50,11 +50,11 @@ def settings(name: str | None, home: str | None, as_json: bool) -> None:
         sys.exit(2)
 
 
-def _described(reading: Reading, name: str) -> dict[str, str]:
+def _setting_json(reading: LoadedSettings, name: str) -> dict[str, str]:
     return {
-        "description": why(name),
-        "value": shown(name, getattr(reading.settings, name)),
-        "default": shown(name, default_of(name)),
+        "description": describe_setting(name),
+        "value": mask_secrets(name, getattr(reading.settings, name)),
+        "default": mask_secrets(name, default_of(name)),
         "source": reading.source(name),
     }
 

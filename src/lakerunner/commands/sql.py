@@ -1,4 +1,4 @@
-"""`lakerunner sql`: one question in SQL, or a prompt for many. (docs/formats/sql_api.md)"""
+"""`lakerunner sql`: run one SQL query, or open a prompt (docs/formats/sql_api.md)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from lakerunner.commands.options import (
     EPILOG,
+    engine_option,
     home_option,
     key_option,
     partial_option,
@@ -45,7 +46,7 @@ from lakerunner.commands.options import (
     metavar="NAME=TEXT",
     help="Value of the parameter $NAME; NAME:=JSON for a value that is not text.",
 )
-@click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
+@engine_option
 @partial_option
 @click.option("--explain", is_flag=True, help="Show the plan of the query instead of running it.")
 @click.option("--analyze", is_flag=True, help="Run the query and show what each step took.")
@@ -65,18 +66,18 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
     \b
     Exit codes: 0 complete answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
     """
-    from lakerunner.commands.terminal.answers import Query
-    from lakerunner.commands.terminal.ask_sql import Asking, ask_once, parameters
+    from lakerunner.commands.terminal.ask_sql import SqlCommand, ask_once, parameters
     from lakerunner.commands.terminal.client import Client
+    from lakerunner.commands.terminal.show import Query
 
     text = query_text(options["query"], options["file"])
     query = Query(text or "", parameters(options["param"]), options["engine"], options["partial"])
     prefix = "EXPLAIN ANALYZE" if options["analyze"] else "EXPLAIN" if options["explain"] else ""
-    asking = Asking(query, options["form"], options["output"], prefix)
+    command = SqlCommand(query, options["form"], options["output"], prefix)
     client = Client.find(settings_of({"home": home}), url, key)
     if text is not None:
-        sys.exit(ask_once(client, asking))
+        sys.exit(ask_once(client, command))
     from lakerunner.commands.terminal.prompt import Prompt, edited_lines, history_path
 
     with edited_lines(client, history_path(os.environ)):
-        Prompt(client, asking).run()
+        Prompt(client, command).run()

@@ -1,4 +1,4 @@
-"""`lakerunner status`: how far the lake is behind, and how much there is of what, once or again and again."""
+"""`lakerunner status`: queues, lag and segments of a lake, once or refreshed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakerunner.index.index import Index
     from lakerunner.services.status import Status
 
-_PAGE_COLUMNS = 160  # where there is no terminal
+_PAGE_COLUMNS = 160  # width without a terminal
 
 
 @click.command(epilog=EPILOG)
@@ -56,13 +56,12 @@ def status(org: str | None, home: Path | None, watch: float | None, json: bool) 
 
 
 def run_status(settings: Settings, org: str | None, watch: float | None, json: bool, output: TextIO) -> None:
-    """Show it once, or until Ctrl-C."""
+    """Show the state once, or refresh it until Ctrl-C."""
     from rich.console import Console
 
     from lakerunner.commands.terminal.show import show_document
-    from lakerunner.commands.terminal.status_tables import shown
-    from lakerunner.services.admin import inspected, organization
-    from lakerunner.services.ground import now_ns
+    from lakerunner.commands.terminal.tables import status_view
+    from lakerunner.services.ground import inspected, now_ns, organization
     from lakerunner.services.status import collect
 
     with inspected(settings) as index:
@@ -74,16 +73,16 @@ def run_status(settings: Settings, org: str | None, watch: float | None, json: b
     if json:
         show_document(document(status), output)
     else:
-        Console(file=output, width=None if output.isatty() else _PAGE_COLUMNS).print(shown(status))
+        Console(file=output, width=None if output.isatty() else _PAGE_COLUMNS).print(status_view(status))
 
 
 def _watch(settings: Settings, index: Index, whose: UUID | None, seconds: float, output: TextIO) -> None:
-    """Show it again and again. While the index is away, say so above what was known last."""
+    """Refresh the state until Ctrl-C. While the index is unavailable, show that above the last state."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
 
-    from lakerunner.commands.terminal.status_tables import fitting, shown
+    from lakerunner.commands.terminal.tables import fitting, status_view
     from lakerunner.services.ground import now_ns
     from lakerunner.services.status import collect
 
@@ -93,7 +92,7 @@ def _watch(settings: Settings, index: Index, whose: UUID | None, seconds: float,
             last: Any = Text("")
             while True:
                 try:
-                    last = shown(collect(settings, index, whose, now_ns()))
+                    last = status_view(collect(settings, index, whose, now_ns()))
                     live.update(fitting(console, last), refresh=True)
                 except Unavailable as error:
                     late = Group(Text(f"not up to date: {error}", style="bold red"), last)
@@ -104,7 +103,7 @@ def _watch(settings: Settings, index: Index, whose: UUID | None, seconds: float,
 
 
 def document(status: Status) -> dict[str, Any]:
-    """What --json prints."""
+    """Return the object that --json prints."""
     return {
         "queues": [asdict(one) for one in status.queues],
         "lag": [asdict(one) for one in status.lag],

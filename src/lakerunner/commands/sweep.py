@@ -1,4 +1,4 @@
-"""`lakerunner sweep`: by hand, once, what the sweeper does by itself. (docs/formats/sweeping.md)"""
+"""`lakerunner sweep`: run the sweeper once (docs/formats/sweeping.md)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from uuid import UUID
 import click
 
 from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
-from lakerunner.model.drawn import drawn
-from lakerunner.model.plural import plural
+from lakerunner.model.display import escape_controls, plural
 from lakerunner.model.time import SECOND_NS
 from lakerunner.settings import Settings
 
 if TYPE_CHECKING:
     from lakerunner.index.index import Index
     from lakerunner.services.sweep.finding import Finding
-    from lakerunner.services.sweep.report import Report
+    from lakerunner.services.sweeper import SweepReport
 
 Say = Callable[[str], None]
 COLUMNS = ("kind", "org", "signal", "count", "bytes", "oldest", "reason")
@@ -55,7 +54,7 @@ def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
 
 
 class Progress:
-    """A line on standard error every few seconds; with `keys`, every object that is found, on standard output."""
+    """Writes a line to standard error every few seconds; with `keys`, also every found object to that output."""
 
     def __init__(self, say: Say, keys: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -76,14 +75,13 @@ class Progress:
         for finding in found if self._keys else ():
             stays = "" if finding.goes else " stays"
             for key in finding.keys:
-                print(drawn(f"{finding.kind}{stays}  {key}"), file=self._keys)
+                print(escape_controls(f"{finding.kind}{stays}  {key}"), file=self._keys)
 
 
 def _sweep(settings: Settings, progress: Progress, force: bool) -> int:
-    """Return the exit code."""
+    """Sweep and show the report; return the exit code."""
     from lakerunner.objects.open import open_store
-    from lakerunner.services.admin import administered
-    from lakerunner.services.ground import store_address
+    from lakerunner.services.ground import administered, store_address
     from lakerunner.services.sweeper import chores_of, sweep, this_process, vacuum
 
     address = store_address(settings)
@@ -103,10 +101,9 @@ def _sweep(settings: Settings, progress: Progress, force: bool) -> int:
 
 
 def _look(settings: Settings, progress: Progress, force: bool) -> int:
-    """A dry run makes nothing, not even the directory of a store."""
+    """Show what would be swept; return the exit code. Nothing is created, not even the directory of a store."""
     from lakerunner.objects.open import shared_store
-    from lakerunner.services.admin import inspected
-    from lakerunner.services.ground import store_address
+    from lakerunner.services.ground import inspected, store_address
     from lakerunner.services.sweeper import chores_of, findings
 
     address = store_address(settings)
@@ -123,7 +120,7 @@ def _names(index: Index) -> dict[UUID, str]:
     return {one.id: one.name for one in index.organizations.all()}
 
 
-def _ended(report: Report) -> int:
+def _ended(report: SweepReport) -> int:
     for chore, error in report.failures:
         _say(f"error: {chore}: {error}")
     if report.stopped:
@@ -131,7 +128,7 @@ def _ended(report: Report) -> int:
     return FAILED if report.failures or report.stopped else SWEPT
 
 
-def show_report(report: Report, names: Mapping[UUID, str], output: TextIO) -> None:
+def show_report(report: SweepReport, names: Mapping[UUID, str], output: TextIO) -> None:
     from lakerunner.commands.terminal.show import show_rows
 
     rows = [

@@ -21,13 +21,13 @@ listen_option = click.option(
 
 
 def process_options(run: Callable[..., None]) -> Callable[..., None]:
-    """Give the function of a command the options of every process, and let Ctrl-C end its start."""
+    """Add the options of every process to a command, and let Ctrl-C end its start."""
     return home_option(listen_option(store_option(stopped_by_ctrl_c()(run))))
 
 
 @contextmanager
 def stopped_by_ctrl_c() -> Iterator[None]:
-    """Around the start of a process, until it catches signals itself: importing its parts takes seconds."""
+    """Exit cleanly on Ctrl-C until the process handles signals itself: importing its parts takes seconds."""
     try:
         yield
     except KeyboardInterrupt:
@@ -36,8 +36,8 @@ def stopped_by_ctrl_c() -> Iterator[None]:
 
 
 def settings_to_run(options: dict[str, Any], parts: Collection[str], *, level: str = "info") -> Settings:
-    """Return the settings of a process of these parts; WrongSettings, with all that is wrong, before anything of it is
-    started or created. `level` is that of its logs, if no level was chosen."""
+    """Return the settings of a process of these parts; raise WrongSettings, with all problems, before anything is
+    started or created. `level` is the default log level."""
     from lakerunner.services.logs import configure_logs
     from lakerunner.services.preflight import check_settings
 

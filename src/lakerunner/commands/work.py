@@ -1,4 +1,4 @@
-"""`lakerunner work`: merges and rollups that failed, and how they go again. (docs/formats/tending.md)"""
+"""`lakerunner work`: list merges and rollups that failed, and retry them (docs/formats/tending.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import click
 
 from lakerunner.commands.options import EPILOG, format_option, home_option, settings_of, url_option
-from lakerunner.model.plural import plural
+from lakerunner.model.display import plural
 
 
 @click.command(epilog=EPILOG)

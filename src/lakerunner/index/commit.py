@@ -1,34 +1,46 @@
-"""The commit point: one transaction that makes a piece of work visible, or leaves nothing of it.
+"""The commit: one transaction that makes the result of a job visible, or leaves nothing of it.
 
-What always holds: every source of a commit was `seen` and its row locked while the commit ran, so of two
-workers that did the same work, or overlapping work, exactly one commits; the other gets Conflict and nothing
-of it remains. Locks are taken in one order (sources, replaced segments, column sets, new segments), so
-commits do not deadlock.
+What always holds: every source of a commit was `seen`, and its row is locked while the commit runs. So of two workers
+that did the same or overlapping work exactly one commits; the other gets Conflict and nothing of it remains. Locks are
+taken in one order (sources, replaced segments, column sets, new segments), so commits do not deadlock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from lakerunner.index import segments as segment_rows
-from lakerunner.index.database import Transaction
-from lakerunner.index.findings import finding_arrays
-from lakerunner.index.sources import Arrival, Identity, identity_arrays, source_arrays, storable
+from lakerunner.index.database import Transaction, publish_later
+from lakerunner.index.sources import Arrival, Identity, finding_arrays, identity_arrays, source_arrays, storable_text
 from lakerunner.model.errors import Conflict
-from lakerunner.model.findings import NOTHING, Findings
-from lakerunner.model.segment import Segment
-from lakerunner.model.source import SourceObject, SourceState
+from lakerunner.model.segment import Column, Segment, digest64
+from lakerunner.model.source import NO_FINDINGS, Findings, SourceObject, SourceState
+from lakerunner.model.time import TimeRange
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the buckets of a rollup were made of: all segments of a collector's tier that were live in the range and
+    readable. Segments that were left out are not listed: others may have rolled them up meanwhile."""
+
+    collector: str
+    signal: str
+    frequency_ms: int
+    time: TimeRange
+    segments: frozenset[UUID]
 
 
 @dataclass(frozen=True)
 class Commit:
-    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload). `findings` are
-    what is known of sources that are done: with a rejected line they are partial. `rerouted` stay seen, and are asked
-    for as of another signal. `rolled` are segments whose rows the new windows hold, `basis` all that these were made
-    of; `rolled_of` says whose they are, as there may be no window to tell. `contiguous`: those replaced must be
-    neighbours in the order of `ingested`. `repaired`: those replaced were lost, and the new ones are as old as they."""
+    """The result of a job, all of one organization. `failed` pairs a source with its reason; `messages` are (topic,
+    payload). `findings` belong to sources that are done: with a rejected line they are partial. `rerouted` stay seen
+    and are requested again for another signal. `rolled` are segments whose rows the new buckets hold, `basis` all that
+    these were made of; `rolled_of` is their organization, as there may be no bucket. `contiguous`: the replaced
+    segments must be neighbours in the order of `ingested`. `repaired`: the replaced ones were lost, and the new ones
+    get their creation time."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -36,7 +48,7 @@ class Commit:
     replaced: tuple[UUID, ...] = ()
     messages: tuple[tuple[str, bytes], ...] = ()
     rolled: tuple[UUID, ...] = ()
-    basis: segment_rows.Basis | None = None
+    basis: Basis | None = None
     rolled_of: UUID | None = None
     contiguous: bool = False
     repaired: bool = False
@@ -57,34 +69,30 @@ class Commit:
 
     @property
     def organization(self) -> UUID | None:
-        """None where there are no segments to tell."""
+        """The organization, None if the commit has no segments."""
         return self.segments[0].organization if self.segments else self.rolled_of
 
 
-def write(transaction: Transaction, commit: Commit) -> None:
-    """Conflict if another worker was first at any part of it; the caller's transaction is then rolled
-    back."""
+def write_commit(transaction: Transaction, commit: Commit) -> None:
+    """Write it. Conflict if another worker was first at any part of it; the caller then rolls back."""
     ids = _lock_sources(transaction, commit)
     if commit.organization is not None:
         if commit.basis is not None:
-            segment_rows.check_basis(transaction, commit.organization, commit.basis)
+            _check_basis(transaction, commit.organization, commit.basis)
         if commit.contiguous:
-            segment_rows.check_contiguous(transaction, commit.organization, commit.replaced)
-        segment_rows.replace(transaction, commit.organization, commit.replaced)
-        segment_rows.roll(transaction, commit.organization, commit.rolled)
-        segment_rows.insert(transaction, commit.segments, commit.replaced)
+            _check_contiguous(transaction, commit.organization, commit.replaced)
+        _replace_segments(transaction, commit.organization, commit.replaced)
+        _mark_rolled(transaction, commit.organization, commit.rolled)
+        _insert_segments(transaction, commit.segments, commit.replaced)
         if commit.repaired:
-            segment_rows.keep_birth(transaction, commit.segments, commit.replaced)
+            _keep_creation_times(transaction, commit.segments, commit.replaced)
     _finish_sources(transaction, commit, ids)
-    _reroute(transaction, commit.rerouted, ids)
-    if commit.messages:
-        topics, payloads = (list(column) for column in zip(*commit.messages, strict=True))
-        transaction.run("outbox.insert", {"topics": topics, "payloads": payloads})
-        transaction.rows("outbox.notify")
+    _reroute_sources(transaction, commit.rerouted, ids)
+    publish_later(transaction, commit.messages)
 
 
 def _lock_sources(transaction: Transaction, commit: Commit) -> dict[Identity, int]:
-    """The row ids of the commit's sources, all of them `seen`, locked until the transaction ends."""
+    """Lock the commit's sources until the transaction ends; return their row ids. Conflict unless all are `seen`."""
     if not commit.sources:
         return {}
     wanted = {source.identity for source in commit.sources}
@@ -105,30 +113,32 @@ def _insert_unannounced(transaction: Transaction, commit: Commit, known: dict[Id
     values = source_arrays(missing) | {"organization": commit.organization}
     rows = transaction.rows("source_objects.insert", values)
     if len(rows) < len(missing):
-        raise Conflict("another worker has just recorded a source object that was never announced: look again")
+        raise Conflict(
+            "another worker has just recorded a source object that was never announced: read the sources again"
+        )
     return {(bucket, key, etag): id_ for bucket, key, etag, id_ in rows}
 
 
 def _finish_sources(transaction: Transaction, commit: Commit, ids: dict[Identity, int]) -> None:
-    """End them, and dismiss versions that failed where a newer one is done: either may have ended first."""
+    """End the sources, and dismiss failed versions of which a newer one is done: either may have ended first."""
     if not commit.done and not commit.failed:
         return
     findings = {source.identity: found for source, found in commit.findings}
     ended: list[tuple[SourceObject, Findings, str | None]] = [
-        *((source, findings.get(source.identity, NOTHING), None) for source in commit.done),
-        *((source, NOTHING, storable(reason)) for source, reason in commit.failed),
+        *((source, findings.get(source.identity, NO_FINDINGS), None) for source in commit.done),
+        *((source, NO_FINDINGS, storable_text(reason)) for source, reason in commit.failed),
     ]
     values = {
         "ids": [ids[source.identity] for source, _, _ in ended],
-        "states": [_state(found, reason) for _, found, reason in ended],
+        "states": [_end_state(found, reason) for _, found, reason in ended],
         "reasons": [reason for _, _, reason in ended],
     }
     transaction.run("source_objects.finish", values | finding_arrays([found for _, found, _ in ended]))
     transaction.run("source_objects.supersede", identity_arrays(source.identity for source, _, _ in ended))
 
 
-def _reroute(transaction: Transaction, moved: Sequence[Arrival], ids: dict[Identity, int]) -> None:
-    """Ask for these as of their own signal, each once, however many workers find it out."""
+def _reroute_sources(transaction: Transaction, moved: Sequence[Arrival], ids: dict[Identity, int]) -> None:
+    """Request these again for their own signal, once even if several workers do so."""
     if moved:
         values = {
             "ids": [ids[arrival.source.identity] for arrival in moved],
@@ -140,7 +150,97 @@ def _reroute(transaction: Transaction, moved: Sequence[Arrival], ids: dict[Ident
         transaction.rows("outbox.notify")
 
 
-def _state(found: Findings, reason: str | None) -> SourceState:
+def _end_state(found: Findings, reason: str | None) -> SourceState:
     if reason is not None:
         return SourceState.FAILED
     return SourceState.PARTIAL if found.rejects else SourceState.DONE
+
+
+def _insert_segments(transaction: Transaction, segments: Iterable[Segment], inputs: Iterable[UUID] = ()) -> None:
+    """Insert the segments, which replace `inputs`. Conflict if one of the ids exists, live or replaced."""
+    new = sorted(segments, key=lambda segment: segment.id)
+    if not new:
+        return
+    sets = {_column_set_id(segment.columns): _column_set(segment.columns) for segment in new}
+    transaction.run("segments.insert_column_sets", {"ids": list(sets), "columns": list(sets.values())})
+    replaced = {"inputs": sorted(inputs) or None}
+    if transaction.run_each("segments.insert", [_segment_values(segment) | replaced for segment in new]) < len(new):
+        raise Conflict(f"a segment of this work is already in the index: one of {_list_ids(s.id for s in new)}")
+
+
+def _replace_segments(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
+    """Mark these as replaced. Conflict if one of them is not a live segment of the organization."""
+    old = set(ids)
+    if old and transaction.run("segments.replace", {"organization": organization, "ids": list(old)}) < len(old):
+        raise Conflict(f"a segment to replace is no longer live: one of {_list_ids(old)}")
+
+
+def _keep_creation_times(transaction: Transaction, segments: Iterable[Segment], lost: Iterable[UUID]) -> None:
+    """Give the segments the creation time of the lost ones whose rows they have: raw objects are found by it."""
+    transaction.run("segments.keep_birth", {"ids": [one.id for one in segments], "lost": list(lost)})
+
+
+def _mark_rolled(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
+    """Mark these as rolled up. Conflict if one of them is not a live segment of the organization."""
+    old = set(ids)
+    if old and transaction.run("segments.roll", {"organization": organization, "ids": list(old)}) < len(old):
+        raise Conflict(f"a segment that was rolled up is no longer live: one of {_list_ids(old)}")
+
+
+def _check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> None:
+    """Raise Conflict if other buckets were made of a segment that these were not made of. A lock makes commits of this
+    collector's tier wait for each other until the transaction ends; so the last one was made of everything that those
+    before it were made of. A segment that arrived meanwhile and is not rolled up is no conflict: its buckets come
+    later."""
+    tier = {
+        "organization": organization,
+        "collector": basis.collector,
+        "signal": basis.signal,
+        "frequency_ms": basis.frequency_ms,
+    }
+    transaction.rows("segments.lock_tier", {"tier": "/".join(map(str, tier.values()))})
+    between = {"start_ns": basis.time.start_ns, "end_ns": basis.time.end_ns}
+    there = {id_ for (id_,) in transaction.rows("segments.rolled_ids", tier | between)}
+    if not there <= basis.segments:
+        raise Conflict("segments were rolled up after these were read: read them again")
+
+
+def _check_contiguous(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
+    """Raise Conflict if a live segment of the same tier and time lies between these in the order of `ingested`."""
+    if transaction.rows("segments.between", {"organization": organization, "ids": list(ids)}):
+        raise Conflict("a segment was added between those that were merged: read them again")
+
+
+def _column_set_id(columns: tuple[Column, ...]) -> int:
+    return digest64(*(part for column in columns for part in (column.name, column.type)))
+
+
+def _column_set(columns: tuple[Column, ...]) -> str:
+    """Return the columns as ASCII JSON: attribute names may hold what PostgreSQL's text cannot."""
+    return json.dumps([[column.name, column.type] for column in columns], separators=(",", ":"))
+
+
+def _segment_values(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.id,
+        "organization": segment.organization,
+        "collector": segment.collector,
+        "signal": segment.signal,
+        "start_ns": segment.time.start_ns,
+        "end_ns": segment.time.end_ns,
+        "frequency_ms": segment.frequency_ms,
+        "level": segment.level,
+        "sort_version": segment.sort_version,
+        "rows": segment.rows,
+        "bytes": segment.bytes,
+        "column_set": _column_set_id(segment.columns),
+        "statistics": json.dumps(dict(segment.statistics), allow_nan=False),
+        "fingerprints": list(segment.fingerprints),
+        "ingested": segment.ingested,
+        "rolled": segment.rolled,
+    }
+
+
+def _list_ids(ids: Iterable[UUID]) -> str:
+    names = sorted(str(id_) for id_ in ids)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,20 +1,25 @@
-"""The way to PostgreSQL: a pool, transactions, named queries, and psycopg's errors told as ours.
+"""The connection to PostgreSQL: a pool, transactions, named queries, and psycopg's errors translated to ours.
 
-Comes in: a URL. Goes out: rows of named queries (queries.py). What always holds: a `transaction` is committed
-when its block ends and rolled back when the block raises; no message names the password, and none that a client may see
-the server's address; trouble with the connection, a deadlock or a serialization failure is Unavailable, so the caller
-does the whole transaction again later. Once a wait for the server was in vain nobody else waits until it answers again
-(reach.py); who has a client waiting asks through `hurried`, which gives a frozen server up (patience.py).
+Comes in: a URL. Goes out: rows of the named queries of queries/*.sql, where a section starts with `-- name: NAME` and
+its key is `FILE.NAME`.
+
+What always holds: a `transaction` is committed when its block ends and rolled back when the block raises. No message
+has the password, and none that a client may see has the server's address. A broken connection, a deadlock or a
+serialization failure is Unavailable, so the caller repeats the whole transaction later. Once a wait for the server was
+in vain, no other caller waits until it answers again; callers with a waiting client use `hurried`, which gives up a
+frozen server (both reach.py).
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any
 
 import orjson
@@ -25,18 +30,35 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from lakerunner.index.patience import PROBE_AFTER, Patience, PatientConnection, patient
-from lakerunner.index.queries import load_queries
-from lakerunner.index.reach import Reach, server_answers
+from lakerunner.index.reach import PROBE_AFTER, Patience, PatientConnection, Reach, patient, server_answers
 from lakerunner.model.errors import Conflict, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+@cache
+def load_queries() -> Mapping[str, bytes]:
+    """Return every query by its key. Text in a file before its first name is a comment on the file."""
+    queries: dict[str, bytes] = {}
+    for file in (files("lakerunner.index") / "queries").iterdir():
+        if not file.name.endswith(".sql"):
+            continue
+        _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
+        for name, text in zip(parts[::2], parts[1::2], strict=True):
+            key = f"{file.name.removesuffix('.sql')}.{name}"
+            if key in queries:
+                raise ValueError(f"query {key} appears twice in {file.name}")
+            queries[key] = text.strip().encode()
+    return queries
+
 
 Connection = psycopg.Connection[TupleRow]
 Rows = list[TupleRow]
 
-_WAIT_SECONDS = 10.0  # for a server that is starting, and for a free connection
+_WAIT_SECONDS = 10.0  # for a starting server, and for a free connection
 _PROBE_SECONDS = 2.0
 
-# A server whose machine is gone is noticed within about half a minute.
+# Keepalives detect a machine that is gone within about half a minute.
 _CONNECT: dict[str, Any] = {
     "connect_timeout": int(_WAIT_SECONDS),
     "keepalives_idle": 10,
@@ -48,7 +70,7 @@ _CONNECT: dict[str, Any] = {
 
 
 class Transaction:
-    """One open transaction. Only Database.transaction makes it."""
+    """An open transaction. Only Database.transaction creates it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -58,19 +80,27 @@ class Transaction:
         return self.connection.execute(self._queries[query], parameters).fetchall()
 
     def run(self, query: str, parameters: Mapping[str, Any] | None = None) -> int:
-        """How many rows the statement wrote."""
+        """Run the statement; return how many rows it wrote."""
         return self.connection.execute(self._queries[query], parameters).rowcount
 
     def run_each(self, query: str, parameters: Sequence[Mapping[str, Any]]) -> int:
-        """The statement once for each parameter set, in one round trip; how many rows all of them wrote."""
+        """Run the statement once for each parameter set, in one round trip; return how many rows all of them wrote."""
         with self.connection.cursor() as cursor:
             cursor.executemany(self._queries[query], parameters)
             return cursor.rowcount
 
 
-def _json(text: str | bytes) -> Any:
-    """What the index says of a segment is JSON; Python's own reader takes as long for it as all else that is done for
-    the segment, and is for what only it reads: names with half a character in them."""
+def publish_later(transaction: Transaction, messages: Sequence[tuple[str, bytes]]) -> None:
+    """Put (topic, payload) messages into the outbox; the relay publishes them after the commit."""
+    if messages:
+        topics, payloads = (list(column) for column in zip(*messages, strict=True))
+        transaction.run("outbox.insert", {"topics": topics, "payloads": payloads})
+        transaction.rows("outbox.notify")
+
+
+def _parse_json(text: str | bytes) -> Any:
+    """Parse with orjson, because Python's own parser would take as long as everything else that is done for a segment.
+    Only Python's reads names with lone surrogates."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -78,7 +108,7 @@ def _json(text: str | bytes) -> Any:
 
 
 class Database:
-    """`address` is host, port and database name, for messages; `clock` counts seconds."""
+    """The server. `address` is host, port and database name, for messages; `clock` counts seconds."""
 
     def __init__(
         self, url: str, address: str, pool: ConnectionPool[Connection], clock: Callable[[], float] = time.monotonic
@@ -92,12 +122,12 @@ class Database:
 
     @classmethod
     def open(cls, url: str, connections: int) -> Database:
-        """Waits for a server that does not answer yet; one that turns us away is Unavailable at once."""
+        """Connect, waiting for a server that does not answer yet; one that refuses us is Unavailable at once."""
         if connections < 2:
             raise UserError(
                 f"database_connections must be 2 or more, one to relay and one to publish, not {connections}"
             )
-        address = _address_of(url)
+        address = _parse_address(url)
         pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             kwargs=_CONNECT,
@@ -106,9 +136,9 @@ class Database:
             max_size=connections,
             open=False,
             check=ConnectionPool.check_connection,
-            configure=partial(set_json_loads, _json),
+            configure=partial(set_json_loads, _parse_json),
             timeout=_WAIT_SECONDS,
-            # Its pauses between tries double: left at minutes, a server that is back would be found as late.
+            # Its pauses between tries double: with the default of minutes, a returned server would be found as late.
             reconnect_timeout=_WAIT_SECONDS,
             name="index",
         )
@@ -120,7 +150,7 @@ class Database:
         try:
             psycopg.connect(self.url, **_CONNECT).close()
         except psycopg.Error as error:
-            refusal = _line(error)
+            refusal = _one_line(error)
             if isinstance(error, errors.ConnectionTimeout) or server_answers(self.url, _WAIT_SECONDS, self._clock):
                 raise Unavailable(f"cannot use PostgreSQL at {self.address}: {refusal}") from None
         else:
@@ -135,7 +165,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Unavailable at once while the server is known to be away."""
+        """Open a transaction. Unavailable at once while the server is known to be away."""
         self._reach.check()
         patience = patient(Patience(self._reach.missed, self._clock)) if self._hurries else nullcontext()
         with self.errors(), patience:
@@ -147,14 +177,14 @@ class Database:
                 self.pool.putconn(connection)
 
     def hurried(self) -> Database:
-        """The same server and pool, for those with a client that waits: a server that is frozen is given up within two
-        seconds, where the work of loops waits for it."""
+        """Return the same server and pool for callers with a waiting client: a frozen server is given up within two
+        seconds, while loops wait for it."""
         other = copy(self)
         other._hurries = True
         return other
 
     def _connection(self) -> Connection:
-        """From the pool. In a hurry it is tried for again where the server is there and only all are in use."""
+        """Take a connection from the pool. If hurried, try again while the server answers and all are in use."""
         if not self._hurries:
             return self.pool.getconn()
         end = self._clock() + self.pool.timeout
@@ -166,7 +196,7 @@ class Database:
                     raise
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> Rows:
-        """One query in a transaction of its own."""
+        """Run one query in its own transaction."""
         with self.transaction() as transaction:
             return transaction.rows(query, parameters)
 
@@ -175,7 +205,7 @@ class Database:
             return transaction.run(query, parameters)
 
     def connect(self) -> Connection:
-        """A connection of the caller's own, outside the pool, in autocommit."""
+        """Open a connection outside the pool, in autocommit, which the caller closes."""
         with self.errors():
             return psycopg.connect(self.url, autocommit=True, **_CONNECT)
 
@@ -184,40 +214,44 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """psycopg's errors as ours; what is left is a mistake in our own SQL and stays as it is."""
+        """Translate psycopg's errors to ours; others are mistakes in our own SQL and pass unchanged."""
         try:
             yield
         except (psycopg.Error, UnicodeEncodeError) as error:
             is_busy = isinstance(error, PoolTimeout) and self._reach.missed()
-            told = _told(error, self.address, is_busy=is_busy)
-            if told is None:
+            translated = _translate_error(error, self.address, is_busy=is_busy)
+            if translated is None:
                 raise
-            raise told from error
+            raise translated from error
 
 
-def _told(error: psycopg.Error | UnicodeEncodeError, address: str, *, is_busy: bool) -> LakerunnerError | None:
+def _translate_error(
+    error: psycopg.Error | UnicodeEncodeError, address: str, *, is_busy: bool
+) -> LakerunnerError | None:
     match error:
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
             return Unavailable(
                 "the database has no tables of this version: start a service of this version, which creates them",
-                detail=f"PostgreSQL at {address}: {_line(error)}",
+                detail=f"PostgreSQL at {address}: {_one_line(error)}",
             )
         case errors.InsufficientPrivilege():
-            return UserError(f"PostgreSQL denied access: {_line(error)}")
+            return UserError(f"PostgreSQL denied access: {_one_line(error)}")
         case errors.ForeignKeyViolation():
-            return NotFound(f"no such row in the index: {error.diag.message_detail or _line(error)}")
+            return NotFound(f"no such row in the index: {error.diag.message_detail or _one_line(error)}")
         case errors.UniqueViolation():
-            return Conflict(f"it exists already: {error.diag.message_detail or _line(error)}")
+            return Conflict(f"it exists already: {error.diag.message_detail or _one_line(error)}")
         case psycopg.DataError() | UnicodeEncodeError():
-            return Corrupt(f"PostgreSQL cannot store this value: {_line(error)}")
+            return Corrupt(f"PostgreSQL cannot store this value: {_one_line(error)}")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
-            detail = f"PostgreSQL at {address}: {_line(error) or type(error).__name__}"
-            return Unavailable(f"PostgreSQL is busy: {_line(error)}" if is_busy else _public(error), detail=detail)
+            detail = f"PostgreSQL at {address}: {_one_line(error) or type(error).__name__}"
+            return Unavailable(
+                f"PostgreSQL is busy: {_one_line(error)}" if is_busy else _public_text(error), detail=detail
+            )
     return None
 
 
-def _public(error: psycopg.Error) -> str:
-    """What a client may read: libpq's own texts of a lost connection name host, port, user and database."""
+def _public_text(error: psycopg.Error) -> str:
+    """Return what a client may read: libpq's messages about a lost connection name host, port, user and database."""
     return (
         f"PostgreSQL cancelled the statement: {type(error).__name__}"
         if error.sqlstate
@@ -225,8 +259,8 @@ def _public(error: psycopg.Error) -> str:
     )
 
 
-def _address_of(url: str) -> str:
-    """Host, port and database that the URL names. Its text, which may hold a password, is in no message."""
+def _parse_address(url: str) -> str:
+    """Return host, port and database of the URL. The URL itself may hold a password and is in no message."""
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
@@ -239,6 +273,6 @@ def _address_of(url: str) -> str:
     return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
-def _line(error: Exception) -> str:
-    """The error's text on one line."""
+def _one_line(error: Exception) -> str:
+    """Return the error's text on one line."""
     return " ".join(str(error).split())

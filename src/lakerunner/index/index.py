@@ -1,32 +1,80 @@
-"""The index of the lake: everything that PostgreSQL knows, behind one object.
+"""The index of the lake: everything in PostgreSQL, behind one object.
 
-Comes in: a URL. Goes out: domain values. Nothing here retries: Unavailable says that the same call may work
-later.
+Comes in: a URL. Goes out: domain values. Nothing here retries: Unavailable means that the same call may work later.
+
+The outbox holds the messages that transactions left to be published. The relay publishes them at least once. A message
+is deleted in a transaction that is committed only after `publish` has returned: if publishing fails, or the process
+dies before the commit, it is still there, and is published again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from threading import Lock
 
 from psycopg_pool import ConnectionPool
 
-from lakerunner.index.commit import Commit, write
-from lakerunner.index.database import Connection, Database
+from lakerunner.index.api_keys import Keys
+from lakerunner.index.commit import Commit, write_commit
+from lakerunner.index.database import Connection, Database, load_queries
 from lakerunner.index.inspect import Inspect
-from lakerunner.index.keys import Keys
 from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations, Retentions
-from lakerunner.index.outbox import Outbox
 from lakerunner.index.pushes import Pushes
 from lakerunner.index.segments import Segments
-from lakerunner.index.snapshot import Restored, Snapshot, snapshot
+from lakerunner.index.snapshot import RestoreTarget, Snapshot, snapshot
 from lakerunner.index.sources import Sources
 from lakerunner.index.sweep import Sweep
 from lakerunner.index.tending import Tending
 
+Publish = Callable[[Sequence[tuple[str, bytes]]], None]
+
+
+class Outbox:
+    """Messages to publish."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._listener: Connection | None = None
+        self._lock = Lock()  # guards the listener: one thread waits at a time
+
+    def relay(self, publish: Publish, limit: int = 500) -> int:
+        """Publish up to `limit` messages, oldest first; return how many. Messages that another relay holds are left to
+        it. If `publish` raises, its error passes on and the messages stay."""
+        with self._database.transaction() as transaction:
+            rows = sorted(transaction.rows("outbox.take", {"limit": limit}))
+            if rows:
+                publish([(topic, payload) for _, topic, payload in rows])
+        return len(rows)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something may have come into the outbox, at most this long. Messages since the last wait count;
+        the first wait, and one after an Unavailable, returns at once, because nothing listened before it."""
+        with self._lock, self._database.errors():
+            if self._listener is None:
+                self._listener = self._database.connect()
+                self._listener.execute(load_queries()["outbox.listen"])
+                return
+            try:
+                for _ in self._listener.notifies(timeout=seconds, stop_after=1):
+                    pass
+            except BaseException:
+                self._forget_listener()
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._forget_listener()
+
+    def _forget_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
 
 class Index:
-    """Safe to use from many threads."""
+    """The index. Safe to use from many threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -40,44 +88,43 @@ class Index:
         self.retention = Retentions(database)
         self.sweep = Sweep(database)
         self.inspect = Inspect(database, self.segments)
-        self.restored = Restored(database)
+        self.restore = RestoreTarget(database)
 
     @classmethod
     def open(cls, url: str, *, connections: int = 10) -> Index:
-        """Unavailable if no server answers within about ten seconds, or if it turns us away."""
+        """Connect. Unavailable if no server answers within about ten seconds, or if it refuses us."""
         return cls(Database.open(url, connections))
 
     def hurried(self) -> Index:
-        """The same index for those with a client that waits: Unavailable within two seconds from a server that is
-        frozen. It has the same connections, and is closed with this one."""
+        """Return the same index for callers with a waiting client: Unavailable within two seconds from a frozen server.
+        It shares the connections, and is closed with this one."""
         return Index(self._database.hurried())
 
     @property
     def pool(self) -> ConnectionPool[Connection]:
-        """For the bus, which has its tables in the same database."""
+        """The pool, for the bus, which has its tables in the same database."""
         return self._database.pool
 
     @property
     def url(self) -> str:
-        """With its password: for connecting, never for a message."""
+        """The URL with its password: for connecting, never for a message."""
         return self._database.url
 
     def migrate(self) -> list[str]:
-        """Bring the schema to this version; the names of the migrations applied now. Safe from several
-        processes at once. UserError if the database is newer, or was made with another text of a
-        migration."""
+        """Bring the schema to this version; return the names of the migrations applied now. Safe from several processes
+        at once. UserError if the database is newer, or was created with another text of a migration."""
         return migrate(self._database, load_migrations())
 
     def commit(self, commit: Commit) -> None:
-        """All of it, or Conflict and nothing of it."""
+        """Write all of it, or raise Conflict and write nothing."""
         with self._database.transaction() as transaction:
-            write(transaction, commit)
+            write_commit(transaction, commit)
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """The index at this moment, for a backup."""
+        """Open a snapshot of the index at this moment, for a backup."""
         return snapshot(self._database)
 
     def close(self) -> None:
-        """Closing twice is fine."""
+        """Close all connections. Closing twice is fine."""
         self.outbox.close()
         self._database.close()

@@ -1,7 +1,7 @@
-"""What those who look after the lake ask of the index: `lakerunner fsck`, `repair` and `status`. Reads only.
+"""The queries of `lakerunner fsck`, `repair` and `status`. Read only.
 
-What always holds: an answer is bounded or a page, but for hours and counts, which are few; every question about rows is
-one organization's. Ages are seconds by the server's clock.
+What always holds: an answer is bounded or a page, except hours and counts, which are few; every query about rows is for
+one organization. Ages are seconds by the server's clock.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database
-from lakerunner.index.segments import Segments
+from lakerunner.index.segments import CollectorTier, Segments
 from lakerunner.index.singleton import singleton
-from lakerunner.index.sources import SourceRecord, record_of
-from lakerunner.model.retention import Retention
+from lakerunner.index.sources import SourceRecord, read_source_record
+from lakerunner.model.retention_policy import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, SECOND_NS, TimeRange
 
@@ -27,7 +27,7 @@ _LEAST = UUID(int=0)
 
 @dataclass(frozen=True, order=True)
 class Hour:
-    """An hour, counted since the epoch, in which live segments of raw rows of a collector overlap."""
+    """An hour, counted from the epoch, in which live segments of raw rows of a collector overlap."""
 
     collector: str
     signal: str
@@ -39,18 +39,8 @@ class Hour:
 
 
 @dataclass(frozen=True)
-class Tier:
-    """A collector's segments of one signal and frequency."""
-
-    organization: UUID
-    collector: str
-    signal: str
-    frequency_ms: int
-
-
-@dataclass(frozen=True)
 class SourceCount:
-    """Objects of one state; of those not done the oldest, and how many were seen too long ago."""
+    """Objects of one state; if not done, the oldest and how many were seen too long ago."""
 
     state: str
     count: int
@@ -61,7 +51,7 @@ class SourceCount:
 
 @dataclass(frozen=True)
 class FailedWork:
-    """Boxes of a topic that failed: `waiting` for another try, or set `aside`; the reason is the oldest one's."""
+    """Failed boxes of a topic: `waiting` for another try, or set `aside`; the reason is that of the oldest."""
 
     topic: str
     state: str
@@ -72,7 +62,7 @@ class FailedWork:
 
 @dataclass(frozen=True)
 class Level:
-    """Live segments of one signal, frequency and level; `aside` of them are merged no more."""
+    """Live segments of one signal, frequency and level; `aside` of them are no longer merged."""
 
     signal: str
     frequency_ms: int
@@ -84,8 +74,8 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """Segments that are live no more; `due`: their grace time is over."""
+class EndedTotals:
+    """Segments that are no longer live; `due`: their grace time is over."""
 
     state: str
     due: bool
@@ -94,7 +84,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Past:
+class PastTotals:
     """Live segments past their retention."""
 
     signal: str
@@ -105,8 +95,8 @@ class Past:
 
 @dataclass(frozen=True)
 class Birth:
-    """When segments of raw rows came into the index. `exact`: with the raw objects that they hold rows of, else after
-    them: they were merged."""
+    """When segments of raw rows came into the index. `exact`: together with their raw objects, else after them, because
+    they were merged."""
 
     born: datetime
     exact: bool
@@ -115,17 +105,17 @@ class Birth:
 class Inspect:
     def __init__(self, database: Database, segments: Segments) -> None:
         self._database = database
-        self._segments = segments.chosen
+        self._segments = segments.query
 
     def live(self, organization: UUID) -> Iterator[list[Segment]]:
-        """All live segments by their ids, page after page; one that is replaced meanwhile may be among them."""
+        """Yield all live segments by their ids, page after page; one that is replaced meanwhile may be among them."""
         after = _LEAST
         while page := self._segments("inspect.live", {"organization": organization, "after": after, "limit": PAGE}):
             yield page
             after = page[-1].id
 
-    def tier(self, tier: Tier, time: TimeRange) -> list[Segment]:
-        """The live segments of the tier with rows in the range, by `ingested`."""
+    def tier(self, tier: CollectorTier, time: TimeRange) -> list[Segment]:
+        """Return the live segments of the tier with rows in the range, by `ingested`."""
         return self._segments("inspect.tier", vars(tier) | {"start_ns": time.start_ns, "end_ns": time.end_ns})
 
     def count_live(self, organization: UUID) -> int:
@@ -135,34 +125,34 @@ class Inspect:
         return {id_ for (id_,) in self._database.rows("inspect.still_live", {"ids": list(ids)})}
 
     def states(self, ids: Iterable[UUID]) -> dict[UUID, tuple[str, float]]:
-        """(state, seconds since it is live no more) of those that the index knows."""
+        """Return (state, seconds since it is no longer live) of those that the index has."""
         rows = self._database.rows("inspect.states", {"ids": list(ids)})
         return {id_: (state, seconds) for id_, state, seconds in rows}
 
     def born(self, ids: Iterable[UUID]) -> dict[UUID, datetime]:
-        """When each of these came into the index."""
+        """Return when each of these came into the index."""
         return dict(self._database.rows("inspect.born", {"ids": list(ids)}))
 
-    def sources_until(self, tier: Tier, birth: Birth, limit: int) -> list[SourceRecord]:
-        """Raw objects of the tier's collector and signal whose rows segments of this birth may hold, the latest
+    def sources_until(self, tier: CollectorTier, birth: Birth, limit: int) -> list[SourceRecord]:
+        """Return raw objects of the tier's collector and signal whose rows segments of this birth may hold, the latest
         first."""
         values = vars(tier) | vars(birth) | {"limit": limit}
-        return [record_of(row) for row in self._database.rows("inspect.sources_until", values)]
+        return [read_source_record(row) for row in self._database.rows("inspect.sources_until", values)]
 
-    def holders(self, tier: Tier, time: TimeRange, birth: Birth, without: Iterable[UUID]) -> list[Segment]:
-        """Live segments with rows in this time that may be of the same raw objects as segments of this birth, but for
-        these."""
+    def holders(self, tier: CollectorTier, time: TimeRange, birth: Birth, without: Iterable[UUID]) -> list[Segment]:
+        """Return live segments with rows in this time that may come from the same raw objects as segments of this
+        birth, except `without`."""
         values = vars(tier) | vars(birth) | {"start_ns": time.start_ns, "end_ns": time.end_ns}
         return self._segments("inspect.holders", values | {"without": list(without)})
 
     @contextmanager
     def repairing(self, holder: str) -> Iterator[bool]:
-        """Whether nobody else repairs this lake until the block ends."""
+        """Yield whether no other process repairs this lake until the block ends."""
         with singleton(self._database, "lakerunner repair", holder) as lock:
             yield lock is not None
 
     def doubled(self, organization: UUID, limit: int = PAGE) -> list[tuple[UUID, str, str, UUID]]:
-        """(segment, collector, signal, input) of live segments one of whose inputs is live too."""
+        """Return (segment, collector, signal, input) of live segments one of whose inputs is live too."""
         rows = self._database.rows("inspect.doubled", {"organization": organization, "limit": limit})
         return [(id_, collector, signal, old) for id_, collector, signal, old in rows]
 
@@ -171,21 +161,22 @@ class Inspect:
         return [Hour(*row) for row in rows]
 
     def rolled(self, organization: UUID, last_tier: int, seed: int, limit: int | None) -> list[UUID]:
-        """Live segments that are rolled up, so many of them as the seed draws; None: all."""
+        """Return live segments that are rolled up: a sample of `limit` by the seed, or all for None."""
         values = {"organization": organization, "last_tier": last_tier, "seed": seed, "limit": limit}
         return [id_ for (id_,) in self._database.rows("inspect.rolled", values)]
 
     def without_windows(
         self, organization: UUID, frequency_ms: int, target_ms: int, since_ns: int, limit: int = PAGE
     ) -> list[UUID]:
-        """Live segments with rows from `since_ns` on, where nothing has expired, said to be rolled up, that have no
-        window at all."""
+        """Return live segments with rows from `since_ns` on, where nothing has expired, that are marked as rolled up
+        but have no bucket at all."""
         values = {"organization": organization, "frequency_ms": frequency_ms, "target_ms": target_ms}
         rows = self._database.rows("inspect.without_windows", values | {"since_ns": since_ns, "limit": limit})
         return [id_ for (id_,) in rows]
 
     def endless_sources(self, organization: UUID, limit: int = PAGE) -> list[tuple[str, bool]]:
-        """(key, whether it lacks its end) of objects that are done, and whose row does not say when or of what."""
+        """Return (key, whether it lacks its end) of objects that are done but whose row lacks the time or the
+        organization."""
         rows = self._database.rows("inspect.endless_sources", {"organization": organization, "limit": limit})
         return [(key, endless) for key, endless in rows]
 
@@ -196,7 +187,7 @@ class Inspect:
         return self._number("inspect.unplaced", {})
 
     def sources(self, organization: UUID | None, stale_seconds: float) -> dict[str, SourceCount]:
-        """By state; None: of all, those of no organization too."""
+        """Count sources by state; with None of all organizations, including those of none."""
         values = {"organization": organization, "stale_seconds": stale_seconds}
         return {row[0]: SourceCount(*row) for row in self._database.rows("inspect.sources", values)}
 
@@ -205,30 +196,30 @@ class Inspect:
         return [FailedWork(*row) for row in rows]
 
     def outbox(self) -> list[tuple[str, int, int]]:
-        """(topic, messages, the id of the oldest)."""
+        """Return (topic, messages, the id of the oldest)."""
         return [(topic, count, oldest) for topic, count, oldest in self._database.rows("inspect.outbox")]
 
     def levels(self, organization: UUID | None) -> list[Level]:
         return [Level(*row) for row in self._database.rows("inspect.levels", {"organization": organization})]
 
     def unrolled(self, organization: UUID | None, last_tier: int) -> list[tuple[int, int, float]]:
-        """(frequency_ms, segments, age of the oldest) that wait to be rolled up."""
+        """Return (frequency_ms, segments, age of the oldest) of segments that wait to be rolled up."""
         rows = self._database.rows("inspect.unrolled", {"organization": organization, "last_tier": last_tier})
         return [(frequency, count, age) for frequency, count, age in rows]
 
     def unmerged(self, organization: UUID | None, last_tier: int, target_bytes: int) -> list[tuple[str, int, float]]:
-        """(signal, segments, age of the oldest) of level 0 that have others to be merged with."""
+        """Return (signal, segments, age of the oldest) of level 0 that have others to be merged with."""
         values = {"organization": organization, "last_tier": last_tier, "target_bytes": target_bytes}
         rows = self._database.rows("inspect.unmerged", values | {"hour_ns": HOUR_NS})
         return [(signal, count, age) for signal, count, age in rows]
 
-    def ended(self, organization: UUID | None, grace_seconds: float) -> list[Ended]:
+    def ended(self, organization: UUID | None, grace_seconds: float) -> list[EndedTotals]:
         values = {"organization": organization, "grace_seconds": grace_seconds}
-        return [Ended(*row) for row in self._database.rows("inspect.ended", values)]
+        return [EndedTotals(*row) for row in self._database.rows("inspect.ended", values)]
 
-    def past_retention(self, organization: UUID | None, default: Retention, now_ns: int) -> list[Past]:
-        """`default` is of organizations that have no word of their own."""
-        kept = {of: keep_ns for of, keep_ns in default.of.items() if keep_ns is not None}
+    def past_retention(self, organization: UUID | None, default: Retention, now_ns: int) -> list[PastTotals]:
+        """Count live segments past their retention. `default` is for organizations without settings of their own."""
+        kept = {of: keep_ns for of, keep_ns in default.durations.items() if keep_ns is not None}
         values = {
             "organization": organization,
             "signals": [signal for signal, _ in kept],
@@ -236,7 +227,7 @@ class Inspect:
             "seconds": [keep_ns // SECOND_NS for keep_ns in kept.values()],
             "now_ns": now_ns,
         }
-        return [Past(*row) for row in self._database.rows("inspect.past_retention", values)]
+        return [PastTotals(*row) for row in self._database.rows("inspect.past_retention", values)]
 
     def _number(self, query: str, values: Mapping[str, Any]) -> int:
         ((number,),) = self._database.rows(query, values)

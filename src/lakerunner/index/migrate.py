@@ -1,9 +1,8 @@
 """Migrations: index/migrations/*.sql, applied in the order of their names, each once.
 
-What always holds: they run in one transaction under one advisory lock, so of several processes that start at
-once one applies them and the others find them applied; a failure leaves the database as it was. What was
-applied must be the beginning of what the code has, text for text: a newer database, or an edited migration,
-is refused.
+What always holds: they run in one transaction under one advisory lock, so of several processes that start at once one
+applies them and the others find them applied; a failure leaves the database unchanged. The applied migrations must be
+the first ones of the code, with the same text: a newer database, or an edited migration, is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from importlib.resources import files
 from lakerunner.index.database import Database, Transaction
 from lakerunner.model.errors import UserError
 
-RESTORING = "restoring"  # in the place of a migration: not all of a backup is here yet (index/snapshot.py)
+RESTORING = "restoring"  # recorded like a migration while a restore is incomplete (index/snapshot.py)
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Migration:
 
 
 def load_migrations() -> list[Migration]:
-    """In order. Line endings do not count."""
+    """Return the migrations in order. Line endings do not count."""
     found = [
         Migration(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
         for file in (files("lakerunner.index") / "migrations").iterdir()
@@ -40,7 +39,7 @@ def load_migrations() -> list[Migration]:
 
 
 def migrate(database: Database, migrations: Sequence[Migration]) -> list[str]:
-    """The names of those applied now."""
+    """Apply what is missing; return the names of those applied now."""
     with database.transaction() as transaction:
         transaction.rows("migrations.lock")
         if not transaction.rows("migrations.exists")[0][0]:

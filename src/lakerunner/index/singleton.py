@@ -1,7 +1,7 @@
 """One process at a time: a lock of the server that its holder keeps by a connection of its own.
 
-What always holds: when the holder's process, machine or connection is gone, so is the lock. A holder that asks `held`
-before each step goes on no longer than the server knows it. The server is reached directly, or through a pooler that
+What always holds: when the holder's process, machine or connection is gone, so is the lock. A holder that checks `held`
+before each step continues no longer than the server knows it. The server is reached directly, or through a pooler that
 keeps sessions.
 """
 
@@ -12,20 +12,19 @@ from contextlib import contextmanager
 
 import psycopg
 
-from lakerunner.index.database import Connection, Database
-from lakerunner.index.queries import load_queries
+from lakerunner.index.database import Connection, Database, load_queries
 
-_NAME_BYTES = 63  # what PostgreSQL keeps of a name
+_NAME_BYTES = 63  # PostgreSQL truncates longer names
 
 
 class Singleton:
-    """The lock, taken. Used by one thread."""
+    """A lock that is held. For one thread."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def held(self) -> bool:
-        """Asks the server. False for good once it does not answer."""
+        """Ask the server whether the lock is held. False for good once it does not answer."""
         try:
             self.connection.execute("SELECT 1")
         except psycopg.Error:
@@ -35,7 +34,7 @@ class Singleton:
 
 @contextmanager
 def singleton(database: Database, name: str, holder: str) -> Iterator[Singleton | None]:
-    """The lock of this name, until the block ends; None if another has it. `holder` tells people who we are."""
+    """Hold the lock of this name until the block ends; None if another process has it. `holder` names us for people."""
     with database.errors():
         connection = database.connect()
     try:
@@ -50,6 +49,6 @@ def singleton(database: Database, name: str, holder: str) -> Iterator[Singleton 
 
 
 def holder_of(database: Database, name: str) -> str:
-    """Who has it and since when they are connected; "" if nobody has."""
+    """Return who holds it and since when they are connected; "" if nobody does."""
     rows = database.rows("singleton.holder", {"name": name})
     return " ".join(str(part) for part in rows[0] if part) if rows else ""

@@ -1,8 +1,8 @@
-"""The index at one moment, as a backup needs it: a dump by pg_dump, and the objects that this very dump names.
+"""Back up and restore the index: a dump by pg_dump, and the objects that this very dump names.
 
 What always holds: dump and names are of one snapshot of PostgreSQL, whatever is committed meanwhile; names come as a
-stream, never all at once. Only columns that the index has had from its first migration on are read, so a backup can be
-taken of an index that this version has yet to migrate.
+stream, never all at once. Only columns that the index has had since its first migration are read, so an index that this
+version has yet to migrate can be backed up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakerunner.index.database import Connection, Database
+from lakerunner.index.database import Connection, Database, load_queries
 from lakerunner.index.programs import load_dump, major_version, run_pg_dump
-from lakerunner.index.queries import load_queries
 from lakerunner.model.errors import UserError
 from lakerunner.model.segment import segment_path
 
@@ -24,7 +23,7 @@ _SCHEMA = "lrdb"
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedObject:
     """An object that the index names. `modified_ns` is 0 for files of segments, which never change."""
 
     key: str
@@ -33,7 +32,8 @@ class Named:
 
 
 class Snapshot:
-    """Only `snapshot` below makes it. `postgres` is the server's major version, `migration` the last one applied."""
+    """A snapshot; only `snapshot` below creates it. `postgres` is the server's major version, `migration` the last one
+    applied."""
 
     def __init__(self, connection: Connection, url: str, id_: str, postgres: int) -> None:
         self._connection = connection
@@ -48,20 +48,20 @@ class Snapshot:
         options = ["--format=custom", f"--schema={_SCHEMA}", "--no-owner", "--no-privileges", f"--snapshot={self._id}"]
         run_pg_dump(self._url, [*options, f"--file={path}"])
 
-    def segment_files(self) -> Iterator[Named]:
-        """Every file of every live segment."""
+    def segment_files(self) -> Iterator[NamedObject]:
+        """Yield every file of every live segment."""
         for organization, collector, signal, start_ns, id_, size, statistics in self._rows("backup.live", {}):
             path = segment_path(organization, collector, signal, start_ns, id_)
-            yield Named(path, size)
+            yield NamedObject(path, size)
             for name, side_bytes in statistics.get("side_bytes", {}).items():
-                yield Named(path.removesuffix("parquet") + name, side_bytes)
+                yield NamedObject(path.removesuffix("parquet") + name, side_bytes)
 
-    def waiting(self, bucket: str) -> Iterator[Named]:
-        """Raw objects that are announced and not ingested."""
-        return (Named(*row) for row in self._rows("backup.waiting", {"bucket": bucket}))
+    def waiting(self, bucket: str) -> Iterator[NamedObject]:
+        """Return raw objects that are announced and not ingested."""
+        return (NamedObject(*row) for row in self._rows("backup.waiting", {"bucket": bucket}))
 
-    def ingested(self, bucket: str, found: Sequence[Named]) -> list[str]:
-        """The keys of those that are ingested, as they are."""
+    def ingested(self, bucket: str, found: Sequence[NamedObject]) -> list[str]:
+        """Return the keys of those that are ingested in exactly this version."""
         values = {
             "bucket": bucket,
             "keys": [one.key for one in found],
@@ -79,7 +79,7 @@ class Snapshot:
 
 @contextmanager
 def snapshot(database: Database) -> Iterator[Snapshot]:
-    """UserError if the server is newer than pg_dump, which then cannot read it."""
+    """Open a snapshot. UserError if the server is newer than pg_dump, which then cannot read it."""
     with database.errors(), database.connect() as connection:
         connection.execute(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(load_queries()["backup.patient"])
@@ -98,14 +98,14 @@ def refuse_newer(database: Database, postgres: int) -> None:
         )
 
 
-class Restored:
-    """A database that gets the index of a backup."""
+class RestoreTarget:
+    """A database that receives the index of a backup."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def refuse_used(self) -> None:
-        """UserError if it holds an index already, or pg_restore is older than its server."""
+        """Raise UserError if it holds an index already, or pg_restore is older than its server."""
         ((used, version),) = self._database.rows("backup.schema")
         if used:
             raise UserError(
@@ -116,24 +116,24 @@ class Restored:
         refuse_newer(self._database, version // 10_000)
 
     def load(self, dump: Path) -> None:
-        """All of the dump in one transaction, or nothing of it. Until `end` no service starts on it."""
+        """Load all of the dump in one transaction, or nothing of it. Until `end` no service starts on it."""
         load_dump(self._database.url, dump, load_queries()["backup.begin_restore"])
 
     def end(self) -> None:
         self._database.run("backup.end_restore")
 
     def take_bucket(self, old: str, new: str) -> None:
-        """Name the store that raw objects are in now."""
+        """Record the store that raw objects are in now."""
         self._database.run("backup.take_bucket", {"old": old, "new": new})
 
     def take_places(self, bucket: str, placed: Sequence[tuple[str, str, str, int]]) -> None:
-        """Record (key, etag before, etag now, modified_ns now): what a listing of the new store will show is known."""
+        """Record (key, etag before, etag now, modified_ns now), so that a listing of the new store finds them known."""
         keys, etags, new_etags, modified = (list(column) for column in zip(*placed, strict=True))
         values = {"bucket": bucket, "keys": keys, "etags": etags, "new_etags": new_etags, "modified": modified}
         self._database.run("backup.take_place", values)
 
     def announce_again(self, topics: Sequence[str]) -> None:
-        """Drop messages of these topics, which name raw objects as they were, and have the reminder send others."""
+        """Drop messages of these topics, which name raw objects as they were, and make the reminder send others."""
         with self._database.transaction() as transaction:
             for query in ("backup.forget_outbox", "backup.forget_messages", "backup.forget_claims"):
                 transaction.run(query, {"topics": list(topics)})

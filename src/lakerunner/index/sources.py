@@ -1,23 +1,24 @@
-"""Source objects: one row per raw object ever announced, and what became of it.
+"""Source objects: one row for each raw object that was ever announced, with its state and findings.
 
-A row is born `seen`, with the message that asks for its ingest in the outbox, in one transaction: an object
-is asked for exactly as often as it is new. It ends as `done`, `partial` or `failed` in the commit of its segments
-(commit.py). Only a failed one can be seen again (`retry`), or is `dismissed`; the rows of a done one never change.
+A row starts as `seen`. The same transaction puts the message that requests its ingest into the outbox, so each new
+object is requested exactly once. It ends as `done`, `partial` or `failed` in the commit of its segments (commit.py).
+Only a failed one can become seen again (`retry`), or `dismissed`; the row of a done one never changes.
+
+Findings are columns of the row: rejects and notes are JSON, whose size model/source.py bounds.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database
-from lakerunner.index.findings import notes_of, rejects_of
-from lakerunner.model.findings import Note, Rejects
-from lakerunner.model.source import SourceObject, SourceState
+from lakerunner.model.source import Findings, Note, Reject, Rejects, SourceObject, SourceState
 
 Identity = tuple[str, str, str]
 _REASON_CHARACTERS = 2000
@@ -25,7 +26,7 @@ _REASON_CHARACTERS = 2000
 
 @dataclass(frozen=True)
 class Arrival:
-    """A source, whose it is, and the message (topic, payload) that asks for its ingest."""
+    """A source, its owner, and the message (topic, payload) that requests its ingest."""
 
     source: SourceObject
     organization: UUID
@@ -37,8 +38,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """`reason` says why a failed one failed; `ended_at` is when it became done, partial or failed. `rows` are those it
-    gave, None if that is not known; `rejected` is the count of its lines that could not be read."""
+    """A row. `reason` is why a failed source failed; `ended_at` is when it became done, partial or failed. `rows` is
+    how many it gave, None if unknown; `rejected` counts its lines that could not be read."""
 
     source: SourceObject
     organization: UUID | None
@@ -58,7 +59,7 @@ SourceRecords = list[SourceRecord]
 
 @dataclass(frozen=True)
 class Attempts:
-    """A source was begun `count` times in a job of `company` objects, and no end of it is known."""
+    """How often a source was started (`count`), the last time in a job of `company` objects, without a known end."""
 
     count: int
     company: int
@@ -69,31 +70,30 @@ class Sources:
         self._database = database
 
     def announce(self, arrivals: Sequence[Arrival]) -> int:
-        """How many were new. A known identity changes nothing, whatever its state."""
-        return self._ask("source_objects.announce", arrivals)
+        """Announce these; return how many were new. A known identity changes nothing, in any state."""
+        return self._request("source_objects.announce", arrivals)
 
     def retry(self, arrivals: Sequence[Arrival]) -> int:
-        """How many were failed, and of this organization or of none: they are seen again, and asked for
-        again."""
-        return self._ask("source_objects.retry", arrivals)
+        """Make failed sources of this organization, or of none, seen again and request them again; return how many."""
+        return self._request("source_objects.retry", arrivals)
 
     def overdue(self, seconds: float, *, limit: int = 1000) -> SourceRecords:
-        """Seen so long ago and still not ended, oldest first: their message may have been lost on the bus."""
+        """Return sources seen at least this long ago that have not ended, oldest first: their message may be lost."""
         values = {"seconds": seconds, "limit": limit}
-        return [record_of(row) for row in self._database.rows("source_objects.overdue", values)]
+        return [read_source_record(row) for row in self._database.rows("source_objects.overdue", values)]
 
     def remind(self, arrivals: Sequence[Arrival], seconds: float) -> int:
-        """How many of these are overdue: they are asked for again, and count as seen just now."""
-        return self._ask("source_objects.remind", arrivals, seconds=seconds)
+        """Request the overdue ones among these again, as if seen just now; return how many."""
+        return self._request("source_objects.remind", arrivals, seconds=seconds)
 
-    def _ask(self, query: str, arrivals: Sequence[Arrival], **more: float) -> int:
+    def _request(self, query: str, arrivals: Sequence[Arrival], **more: float) -> int:
         if not arrivals:
             return 0
         with self._database.transaction() as transaction:
-            asked = transaction.run(query, _arrays(arrivals) | more)
-            if asked:
+            requested = transaction.run(query, _arrival_arrays(arrivals) | more)
+            if requested:
                 transaction.rows("outbox.notify")
-        return asked
+        return requested
 
     def set_aside(
         self,
@@ -103,7 +103,7 @@ class Sources:
         collector: str | None = None,
         signal: str | None = None,
     ) -> None:
-        """An unknown or seen one becomes failed; a done or failed one stays as it is."""
+        """Make an unknown or seen source failed; a done or failed one does not change."""
         values = {
             "bucket": source.bucket,
             "key": source.key,
@@ -113,19 +113,18 @@ class Sources:
             "organization": organization,
             "collector": collector,
             "signal": signal,
-            "reason": storable(reason),
+            "reason": storable_text(reason),
         }
         self._database.run("source_objects.set_aside", values)
 
     def failed_as(self, etag: str, organization: UUID | None, most: int) -> int:
-        """How many failed objects of the organization have this etag, counted up to `most`."""
+        """Count the failed objects of the organization with this etag, up to `most`."""
         values = {"etag": etag, "organization": organization, "most": most}
         ((count,),) = self._database.rows("source_objects.failed_as", values)
         return int(count)
 
     def unknown(self, bucket: str, found: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-        """Of the (key, size, modified_ns) found in a listing, those that no row matches exactly, in their
-        order."""
+        """Return those of the (key, size, modified_ns) of a listing that match no row exactly, in their order."""
         if not found:
             return []
         keys, sizes, modified = (list(column) for column in zip(*found, strict=True))
@@ -133,7 +132,7 @@ class Sources:
         return [(key, size, time) for key, size, time in self._database.rows("source_objects.unknown", values)]
 
     def touch(self, source: SourceObject) -> None:
-        """The object was written again with the same content: `unknown` will not name it any more."""
+        """Record that the object was written again with the same content, so that `unknown` no longer names it."""
         values = {
             "bucket": source.bucket,
             "key": source.key,
@@ -143,26 +142,26 @@ class Sources:
         self._database.run("source_objects.touch", values)
 
     def states(self, identities: Sequence[Identity]) -> dict[Identity, SourceState]:
-        """Of those that are known."""
+        """Return the states of the known ones among these."""
         rows = self._database.rows("source_objects.states", identity_arrays(identities))
         return {(bucket, key, etag): SourceState(state) for bucket, key, etag, state in rows}
 
     def settled(self, identities: Sequence[Identity], signal: str) -> set[Identity]:
-        """Those that ingest of this signal has nothing to do with any more: they ended, or are of another signal."""
+        """Return those that ingest of this signal must not process: they ended, or belong to another signal."""
         rows = self._database.rows("source_objects.settled", identity_arrays(identities) | {"signal": signal})
         return {(bucket, key, etag) for bucket, key, etag in rows}
 
     def attempts(self, identities: Sequence[Identity]) -> dict[Identity, Attempts]:
-        """Of those that were ever begun."""
+        """Return the attempts of those that were ever started."""
         rows = self._database.rows("source_objects.attempts", identity_arrays(identities))
         return {(bucket, key, etag): Attempts(count, company) for bucket, key, etag, count, company in rows}
 
     def begin(self, identities: Sequence[Identity]) -> None:
-        """A job takes these together. Counted before it runs, so that it counts whatever dies of it."""
+        """Record that a job takes these together. It is counted before the job runs, so that a crash counts too."""
         self._database.run("source_objects.begin", identity_arrays(identities) | {"company": len(identities)})
 
     def give_back(self, identities: Sequence[Identity]) -> None:
-        """The job that was begun ended for a reason that is none of theirs: it does not count."""
+        """Take back an attempt that ended for a reason outside these objects."""
         self._database.run("source_objects.give_back", identity_arrays(identities))
 
     def list(
@@ -174,33 +173,35 @@ class Sources:
         key: str | None = None,
         limit: int = 100,
     ) -> SourceRecords:
-        """Newest first: of the organization and, if `unplaced`, those of none; without an organization, all. `key` is
-        what their keys begin with, or a pattern with `*` and `?`."""
+        """List sources, newest first: of the organization and, with `unplaced`, those of no organization; without an
+        organization, all. `key` is a prefix of the keys, or a pattern with `*` and `?`."""
         values = {"state": state, "organization": organization, "unplaced": unplaced, "limit": limit}
-        pattern = None if key is None else _like(key)
-        return [record_of(row) for row in self._database.rows("source_objects.list", values | {"pattern": pattern})]
+        pattern = None if key is None else _like_pattern(key)
+        return [
+            read_source_record(row) for row in self._database.rows("source_objects.list", values | {"pattern": pattern})
+        ]
 
     def rejects(self, key: str, organization: UUID, *, unplaced: bool = False) -> tuple[str, Rejects] | None:
-        """(etag, rejects) of the newest version of this object that has rejected lines."""
+        """Return (etag, rejects) of the newest version of this object that has rejected lines."""
         values = {"key": key, "organization": organization, "unplaced": unplaced}
         for etag, lines, rejected, first in self._database.rows("source_objects.rejects", values):
-            return etag, rejects_of(lines, rejected, first)
+            return etag, read_rejects(lines, rejected, first)
         return None
 
     def dismiss(self, key: str, organization: UUID, *, unplaced: bool = False) -> int:
-        """How many versions of this object were failed, and are dismissed, or were partial, and are done."""
+        """Dismiss the failed versions of this object and make partial ones done; return how many."""
         values = {"key": key, "organization": organization, "unplaced": unplaced}
         return self._database.run("source_objects.dismiss", values)
 
     def counts(self, organization: UUID | None = None, *, unplaced: bool = False) -> dict[SourceState, int]:
-        """Of what `list` would list. Every state, also those that nothing is in."""
+        """Count what `list` would list, by state; every state is present."""
         values = {"organization": organization, "unplaced": unplaced}
         rows = self._database.rows("source_objects.counts", values)
         return dict.fromkeys(SourceState, 0) | {SourceState(state): count for state, count in rows}
 
 
 def identity_arrays(identities: Iterable[Identity]) -> dict[str, Any]:
-    """Identities as the three arrays that queries take."""
+    """Return the identities as the three arrays that queries take."""
     named = list(identities)
     return {
         "buckets": [bucket for bucket, _, _ in named],
@@ -216,20 +217,19 @@ def source_arrays(sources: Sequence[SourceObject]) -> dict[str, Any]:
     }
 
 
-def storable(reason: str) -> str:
-    """A reason may quote damaged input: what PostgreSQL's text cannot hold is replaced, and its length
-    bounded."""
+def storable_text(reason: str) -> str:
+    """Replace what PostgreSQL's text cannot hold, since a reason may quote damaged input, and bound the length."""
     text = reason.encode("utf-8", "replace").decode().replace("\0", "�")
     return text[:_REASON_CHARACTERS]
 
 
-def _like(key: str) -> str:
-    """The SQL pattern of keys that begin so, or match where it holds `*` or `?`."""
+def _like_pattern(key: str) -> str:
+    """Return the SQL pattern of keys with this prefix, or that match it if it has `*` or `?`."""
     glob = key if "*" in key or "?" in key else key + "*"
     return re.sub(r"[\\%_]", r"\\\g<0>", glob).replace("*", "%").replace("?", "_")
 
 
-def _arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
+def _arrival_arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
     return source_arrays([arrival.source for arrival in arrivals]) | {
         "organizations": [arrival.organization for arrival in arrivals],
         "collectors": [arrival.collector for arrival in arrivals],
@@ -239,7 +239,7 @@ def _arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
     }
 
 
-def record_of(row: tuple[Any, ...]) -> SourceRecord:
+def read_source_record(row: tuple[Any, ...]) -> SourceRecord:
     """Return the record of a row that `source_objects.list` selects."""
     (
         bucket,
@@ -269,5 +269,29 @@ def record_of(row: tuple[Any, ...]) -> SourceRecord:
         ended_at,
         rows,
         rejected,
-        notes_of(notes),
+        read_notes(notes),
     )
+
+
+def finding_arrays(findings: Sequence[Findings]) -> dict[str, list[Any]]:
+    """Return the arrays of the columns `rows`, `lines`, `rejected`, `rejects` and `notes`; null if there is nothing."""
+    return {
+        "rows": [one.rows for one in findings],
+        "lines": [one.rejects.lines or None for one in findings],
+        "rejected": [one.rejects.count or None for one in findings],
+        "rejects": [_json_text([vars(reject) for reject in one.rejects.first]) for one in findings],
+        "notes": [_json_text([vars(note) for note in one.notes]) for one in findings],
+    }
+
+
+def read_notes(values: Sequence[Mapping[str, Any]] | None) -> tuple[Note, ...]:
+    return tuple(Note(**value) for value in values or ())
+
+
+def read_rejects(lines: int, rejected: int, values: Sequence[Mapping[str, Any]]) -> Rejects:
+    return Rejects(rejected, lines, tuple(Reject(**value) for value in values))
+
+
+def _json_text(values: list[dict[str, Any]]) -> str | None:
+    """Write ASCII JSON with escapes, so that PostgreSQL takes whatever a damaged line holds."""
+    return json.dumps(values, separators=(",", ":")) if values else None

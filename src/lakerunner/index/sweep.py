@@ -1,8 +1,8 @@
-"""What the sweeper asks of the index, and the rows that it ends.
+"""The queries of the sweeper, and the rows that it ends.
 
-What always holds: a live segment becomes `expired` by its retention and in no other way, and up to when, and what of it
-no rollup has read, is known from the same moment on; a row is forgotten only when it is not live, which no row becomes
-again. Every list comes in pages, from a place on.
+What always holds: a live segment becomes `expired` only by its retention; up to when, and which of its rows no rollup
+has read, is recorded in the same transaction. A row is deleted only if it is not live, and no row becomes live again.
+Every list comes in pages, from a position on.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from psycopg import sql
 
 from lakerunner.index.database import Database
 from lakerunner.index.singleton import Singleton, holder_of, singleton
-from lakerunner.model.fingerprint import INCOMPLETE, MAX_FINGERPRINTS
-from lakerunner.model.retention import Cutoff
-from lakerunner.model.segment import segment_path
+from lakerunner.model.retention_policy import Cutoff
+from lakerunner.model.segment import INCOMPLETE, MAX_FINGERPRINTS, segment_path
 from lakerunner.model.tier import tiers_above
 from lakerunner.model.time import HOUR_NS, MIN_NS
 
@@ -29,9 +28,9 @@ _LOCK = "lakerunner sweeper"
 
 
 @dataclass(frozen=True)
-class Past:
+class PastSegment:
     """A live segment past its retention. Not `due`: its rollup has still to read it. `unrolled`: rollups are kept that
-    have not read it. `bytes` with its side files."""
+    have not read it. `bytes` includes its side files."""
 
     id: UUID
     organization: UUID
@@ -45,8 +44,8 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A segment that was replaced, or expired, at `ended_ns`."""
+class EndedSegment:
+    """A segment that was replaced, or expired, at `ended_ns`. `place` is where the page after it starts."""
 
     id: UUID
     organization: UUID
@@ -55,7 +54,7 @@ class Ended:
     frequency_ms: int
     state: str
     ended_ns: int
-    place: datetime  # of the page that starts behind it
+    place: datetime
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class FailedBox:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A raw object as the store lists it; `etag` is "" where a listing does not tell."""
+class ListedObject:
+    """A raw object as the store lists it; `etag` is "" if a listing does not have it."""
 
     key: str
     etag: str
@@ -82,32 +81,33 @@ class Sweep:
         self._database = database
 
     def now_ns(self) -> int:
-        """The server's clock: the one that rows have their times from."""
+        """Return the server's clock, which gives rows their times."""
         ((now_ns,),) = self._database.rows("sweep.now")
         return int(now_ns)
 
     @contextmanager
     def alone(self, holder: str) -> Iterator[Singleton | None]:
-        """The right to sweep, until the block ends; None if another sweeper has it."""
+        """Hold the right to sweep until the block ends; None if another sweeper has it."""
         with singleton(self._database, _LOCK, holder) as lock:
             yield lock
 
     def sweeping(self) -> str:
-        """Who has that right now, for people; "" if nobody."""
+        """Return who has that right now, for people; "" if nobody."""
         return holder_of(self._database, _LOCK)
 
-    def past(self, organization: UUID, cutoff: Cutoff, after: Past | None, limit: int) -> list[Past]:
-        """By their ends."""
+    def past(self, organization: UUID, cutoff: Cutoff, after: PastSegment | None, limit: int) -> list[PastSegment]:
+        """Return live segments past this cutoff, by their ends."""
         place = (after.end_ns, after.id) if after else (MIN_NS, _NIL)
         values = asdict(cutoff) | {"organization": organization, "limit": limit}
         rows = self._database.rows("sweep.past", values | {"after_end": place[0], "after_id": place[1]})
         return [
-            Past(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
+            PastSegment(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
             for id_, owner, collector, signal, frequency_ms, start_ns, *rest in rows
         ]
 
     def expire(self, organization: UUID, cutoff: Cutoff, ids: Iterable[UUID], now_ns: int) -> set[UUID]:
-        """Those of them that are live and due still: from now on no query sees them. One transaction."""
+        """Expire those of them that are still live and due, in one transaction; return them. From now on no query sees
+        them."""
         coarser = list(tiers_above(cutoff.frequency_ms)) if cutoff.signal == "metrics" else []
         values = asdict(cutoff) | {"organization": organization, "ids": list(ids), "now_ns": now_ns, "coarser": coarser}
         kept = {"hour": HOUR_NS, "most": MAX_FINGERPRINTS, "incomplete": INCOMPLETE}
@@ -117,35 +117,35 @@ class Sweep:
         return expired
 
     def expired_before(self, organization: UUID, collector: str, frequency_ms: int) -> int:
-        """Up to when segments of these metrics have expired; MIN_NS: none has."""
+        """Return up to when segments of these metrics have expired, MIN_NS if none has."""
         values = {"organization": organization, "collector": collector, "frequency_ms": frequency_ms}
         rows = self._database.rows("sweep.expired_before", values)
         return int(rows[0][0]) if rows else MIN_NS
 
-    def ended(self, before_ns: int, after: Ended | None, limit: int) -> list[Ended]:
-        """Replaced or expired at or before this, oldest first."""
+    def ended(self, before_ns: int, after: EndedSegment | None, limit: int) -> list[EndedSegment]:
+        """Return segments replaced or expired at or before this time, oldest first."""
         place = (after.place, after.id) if after else (None, None)
         values = {"before_ns": before_ns, "after_time": place[0], "after_id": place[1], "limit": limit}
         rows = self._database.rows("sweep.ended", values)
         return [
-            Ended(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
+            EndedSegment(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
             for id_, owner, collector, signal, frequency_ms, start_ns, *rest in rows
         ]
 
     def forget(self, ids: Iterable[UUID]) -> int:
-        """The rows of segments whose files are gone; how many there were. Live ones stay, whatever is said."""
+        """Delete the rows of segments whose files are gone; return how many there were. Live ones always stay."""
         return self._database.run("sweep.forget", {"ids": list(ids)})
 
     def known(self, ids: Iterable[UUID]) -> set[UUID]:
-        """Those of them that have a row, in any state."""
+        """Return those of them that have a row, in any state."""
         return {id_ for (id_,) in self._database.rows("sweep.known", {"ids": list(ids)})}
 
     def live(self, ids: Iterable[UUID]) -> dict[UUID, bool]:
-        """Those of them that are live, and whether they are rolled up."""
+        """Return those of them that are live, and whether they are rolled up."""
         return dict(self._database.rows("sweep.live", {"ids": list(ids)}))
 
-    def done_sources(self, bucket: str, listed: Sequence[Listed], before_ns: int) -> list[Listed]:
-        """Those of them that were ingested at or before this, as they are."""
+    def done_sources(self, bucket: str, listed: Sequence[ListedObject], before_ns: int) -> list[ListedObject]:
+        """Return those of them that were ingested in exactly this version, at or before this time."""
         values: Mapping[str, Any] = {
             "bucket": bucket,
             "keys": [one.key for one in listed],
@@ -157,12 +157,13 @@ class Sweep:
         return [listed[place - 1] for (place,) in self._database.rows("sweep.done_sources", values)]
 
     def old_pushes(self, before_ns: int) -> tuple[int, int | None]:
-        """How many objects doors remember from before this, and the time of the oldest."""
+        """Return how many push objects are older than this, and the time of the oldest."""
         ((count, oldest),) = self._database.rows("sweep.old_pushes", {"before_ns": before_ns})
         return count, oldest
 
     def forget_pushes(self, before_ns: int, limit: int) -> int:
-        """How many were forgotten, with their requests; fewer than the limit: there are no more."""
+        """Delete old push objects with their requests; return how many. Fewer than the limit means that none is
+        left."""
         return self._database.run("sweep.forget_pushes", {"before_ns": before_ns, "limit": limit})
 
     def failed_work(self, after: FailedBox | None, limit: int) -> list[FailedBox]:
@@ -175,8 +176,8 @@ class Sweep:
         return self._database.run("sweep.forget_work", values)
 
     def vacuum(self, tables: Iterable[str]) -> None:
-        """Give the room of deleted rows back and renew the planner's statistics. Outside any transaction, as it must
-        be; one of it at a time, as the sweeper is alone."""
+        """Free the space of deleted rows and renew the planner's statistics. VACUUM must run outside a transaction; the
+        sweeper is alone, so only one runs at a time."""
         with self._database.errors(), self._database.connect() as connection:
             for table in tables:
                 connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier("lrdb", table)))

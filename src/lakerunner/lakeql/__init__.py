@@ -1,5 +1,5 @@
-"""SQL over the lake: text to plan. No I/O."""
+"""Compile SQL over the lake to a plan. No I/O. `lakeql.spark` compiles the same query for Spark."""
 
-from lakerunner.lakeql.compile import compile_spark, compile_sql
+from lakerunner.lakeql.compile import compile_sql
 
-__all__ = ["compile_spark", "compile_sql"]
+__all__ = ["compile_sql"]

@@ -1,7 +1,7 @@
-"""What a query may be made of: every node of its tree is on a list, or the query is refused.
+"""Check what a query is made of: every node of its tree is on a list, or the query is refused.
 
-The lists are of what is known to be safe and to come through sqlglot unchanged, never of what is dangerous: syntax
-that DuckDB or sqlglot learns tomorrow is refused until someone has looked at it.
+The lists hold what is known to be safe and to pass through sqlglot unchanged, never what is dangerous: syntax that
+DuckDB or sqlglot learns later is refused until it was reviewed and listed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.functions import FUNCTIONS, TABLE_FUNCTIONS
-from lakerunner.lakeql.search import SEARCH
-from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.suggest import function_meant
+from lakerunner.lakeql.shorthands import SEARCH
+from lakerunner.lakeql.source import QueryText
+from lakerunner.lakeql.suggest import suggest_function
 
 _QUERY = {"with_", "order", "limit", "offset"}
 _SET_OPERATION = {*_QUERY, "this", "expression", "distinct", "by_name"}
@@ -87,8 +87,8 @@ _JOIN_METHODS = {"", "ASOF"}
 _JOIN_KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
 
 
-def check_allowed(tree: exp.Query, source: Source) -> None:
-    """A UserError that names the first thing in the tree which may not be asked, and where it stands."""
+def check_allowed(tree: exp.Query, source: QueryText) -> None:
+    """Raise a UserError that names the first node of the tree that is not available, and its place."""
     for node in tree.walk():
         if type(node) not in _NODES:
             name = _NODE_NAMES.get(type(node)) or _words(type(node).__name__)
@@ -113,7 +113,7 @@ def check_allowed(tree: exp.Query, source: Source) -> None:
                 _check_relation(node, source)
 
 
-def _check_clauses(node: exp.Expr, source: Source) -> None:
+def _check_clauses(node: exp.Expr, source: QueryText) -> None:
     clauses = _CLAUSES.get(type(node))
     if clauses is None:
         return
@@ -122,18 +122,18 @@ def _check_clauses(node: exp.Expr, source: Source) -> None:
             raise source.error(f"{_CLAUSE_NAMES.get(name, _words(name))} is not available", node)
 
 
-def _check_function(node: exp.Anonymous, source: Source) -> None:
+def _check_function(node: exp.Anonymous, source: QueryText) -> None:
     name = node.name.lower()
     known, kind = (
         (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (_FUNCTIONS, "function")
     )
     if name not in known:
-        near = function_meant(name) or next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.75)), "")
+        near = suggest_function(name) or next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.75)), "")
         hint = f": did you mean {near}?" if near else ""
         raise source.error(f"{kind} {node.name} is not available{hint}", node)
 
 
-def _check_type(node: exp.DataType, source: Source) -> None:
+def _check_type(node: exp.DataType, source: QueryText) -> None:
     if node.this not in _TYPES:
         name = node.args.get("kind") or node.this.value
         raise source.error(f"type {name} is not available", node.parent or node)
@@ -141,7 +141,7 @@ def _check_type(node: exp.DataType, source: Source) -> None:
         raise source.error(f"{node.this.value} is a type: quote it to name a column", node.parent or node)
 
 
-def _check_join(node: exp.Join, source: Source) -> None:
+def _check_join(node: exp.Join, source: QueryText) -> None:
     _check_relation(node, source)
     if node.method not in _JOIN_METHODS:
         raise source.error(f"{node.method} JOIN is not available: use ON or USING", node)
@@ -149,7 +149,7 @@ def _check_join(node: exp.Join, source: Source) -> None:
         raise source.error(f"{node.kind} JOIN is not available", node)
 
 
-def _check_star(node: exp.Star, source: Source) -> None:
+def _check_star(node: exp.Star, source: QueryText) -> None:
     holder = node.parent
     if isinstance(holder, exp.Column):
         holder = holder.parent
@@ -159,23 +159,23 @@ def _check_star(node: exp.Star, source: Source) -> None:
         raise source.error("* is not available here", node)
 
 
-def _check_dot(node: exp.Dot, source: Source) -> None:
+def _check_dot(node: exp.Dot, source: QueryText) -> None:
     if not isinstance(node.expression, exp.Identifier):
         raise source.error(f"write {node.expression.name}(...) as a plain call, without a dot", node)
 
 
-def _check_relation(node: exp.Expr, source: Source) -> None:
+def _check_relation(node: exp.Expr, source: QueryText) -> None:
     named = (exp.Identifier, exp.Anonymous) if isinstance(node, exp.Table) else _RELATIONS
     if not isinstance(node.this, named):
         raise source.error("a table name or a subquery is expected here", node)
 
 
-def _check_inner_query(node: exp.Expr, source: Source) -> None:
+def _check_inner_query(node: exp.Expr, source: QueryText) -> None:
     parts = [node.this, node.expression] if isinstance(node, exp.SetOperation) else [node.this]
     if not all(isinstance(part, exp.Query | exp.Values) for part in parts):
         raise source.error("a SELECT is expected here", node)
 
 
 def _words(name: str) -> str:
-    """`TableSample` and `with_` as a user would say them."""
+    """Return `TableSample` and `with_` as a user would write them."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).strip("_").upper()

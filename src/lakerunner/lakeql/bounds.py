@@ -1,8 +1,8 @@
-"""Functions that can make a long value out of a short one, held to sizes that a worker can bear.
+"""Bound the size of a query, and of functions that can make a long value out of a short one.
 
 DuckDB's memory limit does not see what one call builds for one batch of rows, and a call cannot be interrupted in the
 middle, so a size must be in the query's text: a literal, and small. No such call may stand inside another one, where
-sizes would multiply. Formats of times are literals too, for the reason that lakeql/time_formats.py gives.
+sizes would multiply. Formats of times are literals too, for the reason that lakeql/functions.py gives.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from lakerunner.lakeql.constants import Constants
-from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.time_formats import TIME_FORMATTED, format_problem
+from lakerunner.lakeql.functions import TIME_FORMATTED, format_problem
+from lakerunner.lakeql.source import QueryText
 from lakerunner.model.errors import TooLarge
 
 MAX_PADDED = 1_000
@@ -22,13 +22,13 @@ MAX_REPLACEMENT = 100
 MAX_LIST = 1_000
 MAX_TABLE = 1_000_000
 MAX_RELATIONS = 100
-# DuckDB gives its parse tree as JSON, about four levels for an operator; Python's reader of JSON ends at some 1,400.
+# DuckDB returns its parse tree as JSON, about four levels per operator; Python's JSON parser stops at about 1,400.
 MAX_DEPTH = 250
 _WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^}]*\{")
 
 
-def check_depth(tree: exp.Query, source: Source) -> None:
-    """UserError for a tree that what comes after it could not walk. A chain of AND or OR is one level, as in DuckDB."""
+def check_depth(tree: exp.Query, source: QueryText) -> None:
+    """Raise UserError for a tree that is too deep for later stages. A chain of AND or OR is one level, as in DuckDB."""
     pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
     while pending:
         node, depth = pending.pop()
@@ -38,7 +38,7 @@ def check_depth(tree: exp.Query, source: Source) -> None:
         pending += [(child, depth if type(child) is chained else depth + 1) for child in node.iter_expressions()]
 
 
-def check_bounds(tree: exp.Query, constants: Constants, source: Source) -> None:
+def check_bounds(tree: exp.Query, constants: Constants, source: QueryText) -> None:
     _check_relations(tree)
     for node in tree.find_all(exp.Anonymous, exp.Lambda, exp.Comprehension):
         if isinstance(node, exp.Anonymous):
@@ -48,10 +48,10 @@ def check_bounds(tree: exp.Query, constants: Constants, source: Source) -> None:
 
 
 def _check_relations(tree: exp.Query) -> None:
-    """Refuse a query over more relations than a planner orders in a bearable time, which no clock interrupts.
+    """Refuse a query over more relations than a planner can order in acceptable time, which no timeout interrupts.
 
-    A NOT MATERIALIZED name is planned again wherever it stands, so it counts as all that its query reads: twenty names,
-    each of which reads the one before it twice, are a million relations.
+    A NOT MATERIALIZED name is planned again wherever it is used, so it counts as all that its query reads: twenty
+    names, each of which reads the one before it twice, are a million relations.
     """
     weights: dict[str, int] = {}
     for with_ in reversed(list(tree.find_all(exp.With))):  # inner ones first
@@ -67,7 +67,7 @@ def _relations(query: exp.Expr, weights: dict[str, int]) -> int:
     return sum(weights.get(table.name.lower(), 1) for table in query.find_all(exp.Table))
 
 
-def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> None:
+def _check_call(call: exp.Anonymous, constants: Constants, source: QueryText) -> None:
     name = call.name.lower()
     if name in ("range", "generate_series"):
         _check_series(call, constants, source)
@@ -87,7 +87,7 @@ def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> No
         outer = outer.find_ancestor(exp.Anonymous)
 
 
-def _check_series(call: exp.Anonymous, constants: Constants, source: Source) -> None:
+def _check_series(call: exp.Anonymous, constants: Constants, source: QueryText) -> None:
     in_from = isinstance(call.parent, exp.Table)
     most = MAX_TABLE if in_from else MAX_LIST
     with_stop = call.name.lower() == "generate_series"
@@ -107,31 +107,31 @@ def _literals(node: exp.Expr) -> str | list[str] | None:
     return node.name if node.is_string else None
 
 
-def _padded(arguments: list[exp.Expr]) -> str | None:
+def _padding_problem(arguments: list[exp.Expr]) -> str | None:
     length = arguments[1] if len(arguments) > 1 else None
     fits = isinstance(length, exp.Literal) and length.is_int and int(length.name) <= MAX_PADDED
     return None if fits else f"the length must be a number up to {MAX_PADDED}"
 
 
-def _replaced(arguments: list[exp.Expr]) -> str | None:
+def _replacement_problem(arguments: list[exp.Expr]) -> str | None:
     with_ = arguments[2] if len(arguments) > 2 else None
     fits = with_ is not None and with_.is_string and len(with_.name) <= MAX_REPLACEMENT
     return None if fits else f"the replacement must be a literal of up to {MAX_REPLACEMENT} characters"
 
 
-def _joined(arguments: list[exp.Expr]) -> str | None:
+def _separator_problem(arguments: list[exp.Expr]) -> str | None:
     by = arguments[1] if len(arguments) > 1 else None
     fits = by is None or (by.is_string and len(by.name) <= MAX_REPLACEMENT)
     return None if fits else f"the separator must be a literal of up to {MAX_REPLACEMENT} characters"
 
 
-def _formatted(arguments: list[exp.Expr]) -> str | None:
+def _format_pattern_problem(arguments: list[exp.Expr]) -> str | None:
     pattern = arguments[0] if arguments else None
     fits = pattern is not None and pattern.is_string and not _WIDE_FORMAT.search(pattern.name)
     return None if fits else "the format must be a literal without widths over 999"
 
 
-def _unbounded(_: list[exp.Expr]) -> str | None:
+def _no_problem(_: list[exp.Expr]) -> str | None:
     return None
 
 
@@ -146,12 +146,12 @@ def _grows(call: exp.Anonymous) -> bool:
 
 
 _CHECKS: dict[str, Callable[[list[exp.Expr]], str | None]] = {
-    "lpad": _padded,
-    "rpad": _padded,
-    "replace": _replaced,
-    "regexp_replace": _replaced,
-    "array_to_string": _joined,
-    "format": _formatted,
-    "printf": _formatted,
-    **dict.fromkeys(("hex", "to_hex", "base64", "to_base64", "url_encode", "regexp_escape"), _unbounded),
+    "lpad": _padding_problem,
+    "rpad": _padding_problem,
+    "replace": _replacement_problem,
+    "regexp_replace": _replacement_problem,
+    "array_to_string": _separator_problem,
+    "format": _format_pattern_problem,
+    "printf": _format_pattern_problem,
+    **dict.fromkeys(("hex", "to_hex", "base64", "to_base64", "url_encode", "regexp_escape"), _no_problem),
 }

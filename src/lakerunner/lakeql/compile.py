@@ -1,7 +1,7 @@
-"""SQL text to plan: read, filled with its parameters, checked, resolved, rewritten.
+"""Compile SQL text to a plan: parse, fill in parameters, check, resolve, rewrite, split.
 
-Comes in: the text, its parameters, whose it is, and the one `now` of the query. Goes out: a plan, or an error that
-says what is wrong and where. The plan holds no organization: a scan can be given the caller's own segments only.
+Comes in: the text, its parameters, the organization, and the one `now` of the query. Goes out: a plan, or an error that
+says what is wrong and where. The plan holds no organization: a scan can only be given the caller's own segments.
 """
 
 from __future__ import annotations
@@ -17,32 +17,24 @@ from sqlglot.errors import UnsupportedError
 
 from lakerunner.lakeql.allowed import check_allowed
 from lakerunner.lakeql.bounds import check_bounds, check_depth
-from lakerunner.lakeql.compare import Comparisons
+from lakerunner.lakeql.comparisons import Comparisons, fold_literals
 from lakerunner.lakeql.constants import Constants
-from lakerunner.lakeql.dialect import written
-from lakerunner.lakeql.folded import fold_literals
-from lakerunner.lakeql.parameters import put_values
 from lakerunner.lakeql.prune import narrow_scans
 from lakerunner.lakeql.resolve import Resolution, resolve
 from lakerunner.lakeql.rewrite import (
+    collect_columns,
     fix_now,
-    further_columns,
-    hide_further_columns,
-    keep_names,
     keep_times_exact,
     name_counts,
     output_names,
     read_attributes,
-    take_columns,
+    read_numbers,
 )
-from lakerunner.lakeql.source import MAX_LENGTH, Source
-from lakerunner.lakeql.spark import spark_sql
+from lakerunner.lakeql.source import MAX_LENGTH, QueryText, fill_parameters
 from lakerunner.lakeql.split import Names, Splitter
-from lakerunner.lakeql.typed_attributes import read_numbers
 from lakerunner.model.errors import UserError
 from lakerunner.plan.plan import Plan
-from lakerunner.plan.spark import SparkPlan
-from lakerunner.plan.types import Types
+from lakerunner.plan.scan import Types
 
 
 def compile_sql(
@@ -54,40 +46,18 @@ def compile_sql(
     types: Types | None = None,
     max_length: int = MAX_LENGTH,
 ) -> Plan:
-    """The plan of one SELECT; `parameters` are the values of $1, $name, ... by what stands behind the $. UserError with
-    a position where the text is wrong or asks for what is not available, NotAllowed where it asks for another
-    organization, TooLarge beyond max_length characters. Without `types` workers group nothing."""
-    source = Source(text)
-    with _refusals():
-        tree = source.parse(max_length)
-        put_values(tree, parameters or {}, source)
-        made = _rewritten(tree, source, organization, Constants(now_ns))
-        return Splitter(made.resolution, made.names, made.named, types).plan(tree)
-
-
-def compile_spark(
-    text: str,
-    organization: UUID,
-    now_ns: int,
-    *,
-    parameters: Mapping[str, Any] | None = None,
-    max_length: int = MAX_LENGTH,
-) -> SparkPlan:
-    """The same query as Spark runs it whole. Refuses what `compile_sql` refuses, and what means other things to
-    Spark."""
-    source, constants = Source(text), Constants(now_ns)
-    with _refusals():
-        tree = source.parse(max_length)
-        put_values(tree, parameters or {}, source)
-        made = _rewritten(tree, source, organization, constants)
-        hide_further_columns(made.resolution, further_columns)
-        keep_names(made.names)
-        scans = tuple(draft.scan() for draft in made.resolution.drafts)
-        return SparkPlan(written(tree), spark_sql(tree, scans, source, constants), scans)
+    """Compile one SELECT. `parameters` are the values of $1, $name, ... by what follows the $. Raise UserError with a
+    position if the text is wrong or uses what is not available, NotAllowed if it names another organization, TooLarge
+    beyond max_length characters. Without `types` workers group nothing."""
+    source = QueryText(text)
+    with user_errors():
+        query = rewrite_query(source, organization, Constants(now_ns), parameters or {}, max_length)
+        return Splitter(query.resolution, query.names, query.named, types).plan(query.tree)
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def user_errors() -> Iterator[None]:
+    """Turn what Python or sqlglot raises on a query that is too deep or unsupported into UserError."""
     try:
         yield
     except RecursionError:
@@ -97,15 +67,23 @@ def _refusals() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Rewritten:
-    """What is known of a tree that means the same over its scans, and is not yet split (lakeql/split.py)."""
+class RewrittenQuery:
+    """A tree that means the same over its scans, before it is split (lakeql/split.py). `named` are the columns of each
+    table, by the id of its draft, that are needed though no column node names them."""
 
+    tree: exp.Query
     resolution: Resolution
     names: Names
     named: dict[int, set[str]]
 
 
-def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: Constants) -> _Rewritten:
+def rewrite_query(
+    source: QueryText, organization: UUID, constants: Constants, parameters: Mapping[str, Any], max_length: int
+) -> RewrittenQuery:
+    """Parse, check, resolve and rewrite a query. The order matters: literals are folded before scans are narrowed by
+    them, and comparisons are rewritten before attributes become columns of their scans."""
+    tree = source.parse(max_length)
+    fill_parameters(tree, parameters, source)
     check_depth(tree, source)
     check_allowed(tree, source)
     check_bounds(tree, constants, source)
@@ -120,5 +98,5 @@ def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: C
     keep_times_exact(tree, resolution)
     fix_now(tree, constants)
     named = {id(draft): set(draft.columns) for draft in resolution.drafts}
-    take_columns(tree, resolution)
-    return _Rewritten(resolution, names, named)
+    collect_columns(tree, resolution)
+    return RewrittenQuery(tree, resolution, names, named)

@@ -1,7 +1,7 @@
-"""Times, intervals and numbers that stand in a query as constants, worked out as DuckDB would.
+"""Evaluate constant times, intervals and numbers of a query as DuckDB would.
 
-Comes in: an expression and the one `now` of the query. Goes out: its value, exact to the nanosecond, or None where
-it is not a constant that is understood here; DuckDB then works it out itself, and nothing is pruned by it.
+Comes in: an expression and the one `now` of the query. Goes out: its value, exact to the nanosecond, or None if
+it is not a constant that is understood here; then DuckDB evaluates it, and nothing is pruned by it.
 A time written without a zone is UTC.
 """
 
@@ -30,7 +30,7 @@ _EPOCH_UNITS = {"make_timestamp_ns": 1, "make_timestamp": 1_000, "make_timestamp
 
 @dataclass(frozen=True)
 class Interval:
-    """As DuckDB keeps one: the three parts are added to a time one after the other."""
+    """An interval as DuckDB keeps it: the three parts are added to a time one after the other."""
 
     months: int = 0
     days: int = 0
@@ -59,8 +59,8 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Time:
-    """ns since the epoch, without bounds. A date takes whole numbers of days, a timestamp does not. A zoned one is
-    moved by DuckDB's calendar, which takes the parts of an interval in another order."""
+    """A time in ns since the epoch, unbounded. Integers of days can be added to a date, not to a timestamp. A zoned
+    time is moved by DuckDB's calendar, which takes the parts of an interval in another order."""
 
     ns: int
     is_date: bool = False
@@ -76,12 +76,15 @@ class Time:
 
 
 class Constants:
+    """Evaluate expressions with the one `now` of the query."""
+
     def __init__(self, now_ns: int) -> None:
         self.now = Time(now_ns // 1_000 * 1_000)  # DuckDB's now() has microseconds
-        self.today = _day(self.now)
+        self.today = _midnight(self.now)
 
     def time(self, node: exp.Expr, *, or_text: bool = False) -> Time | None:
-        """`or_text`: a bare string is a time too, as in a comparison with one."""
+        """Return the time of an expression, or None. `or_text`: a bare string is a time too, as in a comparison with
+        one."""
         try:
             return self._time(node, or_text)
         except (ValueError, OverflowError):
@@ -112,7 +115,7 @@ class Constants:
             return None
         if node.to.this in _TIMESTAMPS:
             return Time(value.ns, is_zoned=node.to.this == DType.TIMESTAMPTZ)
-        return _day(value) if node.to.this == DType.DATE else None
+        return _midnight(value) if node.to.this == DType.DATE else None
 
     def _called(self, name: str, arguments: list[exp.Expr]) -> Time | None:
         if not arguments:
@@ -122,13 +125,13 @@ class Constants:
             return self.now.plus(interval * -1)
         if name in ("date_trunc", "datetrunc") and len(arguments) == 2 and first.is_string:
             value = self._time(arguments[1], or_text=False)
-            return value and _truncated(value, first.name.lower())
+            return value and _truncate(value, first.name.lower())
         if len(arguments) > 1:
             return None
-        if name == "to_timestamp" and (seconds := _number(first)) is not None:
+        if name == "to_timestamp" and (seconds := _read_number(first)) is not None:
             exact = seconds * SECOND_NS % 1 == 0
             return Time(int(seconds * SECOND_NS), is_zoned=True) if exact else None
-        unit, whole = _EPOCH_UNITS.get(name), integer(first)
+        unit, whole = _EPOCH_UNITS.get(name), read_integer(first)
         return Time(whole * unit) if unit is not None and whole is not None else None
 
     def _moved(self, node: exp.Binary) -> Time | None:
@@ -138,7 +141,7 @@ class Constants:
             value, right = self._time(right, or_text=False), left
         if value is None:
             return None
-        days = integer(right)
+        days = read_integer(right)
         if value.is_date and days is not None:
             return Time(value.ns + sign * days * _DAY_NS, is_date=True)
         interval = self.interval(right)
@@ -157,21 +160,21 @@ class Constants:
                 return _read_interval(node.this, None)
             case exp.Mul():
                 left, right = self.interval(node.left), self.interval(node.right)
-                factor = integer(node.right) if left else integer(node.left)
+                factor = read_integer(node.right) if left else read_integer(node.left)
                 scaled = left or right
                 return scaled * factor if scaled and factor is not None else None
             case exp.Anonymous() if node.name.lower().startswith("to_") and len(node.expressions) == 1:
-                unit, whole = _unit(node.name.lower().removeprefix("to_")), integer(node.expressions[0])
+                unit, whole = _unit(node.name.lower().removeprefix("to_")), read_integer(node.expressions[0])
                 return unit * whole if unit and whole is not None else None
         return None
 
     def series_length(self, arguments: list[exp.Expr], *, with_stop: bool) -> int | None:
-        """How many values range(...) or, with its stop, generate_series(...) makes; None if the text does not say.
-        A month counts as its 28 days, so it may be fewer."""
+        """Return how many values range(...) or, with its stop, generate_series(...) makes; None if that is not
+        constant. A month counts as 28 days, so the series may be shorter."""
         bounds = [exp.Literal.number(0), *arguments] if len(arguments) == 1 else arguments
         if not 2 <= len(bounds) <= 3:
             return None
-        numbers = [integer(bound) for bound in bounds]
+        numbers = [read_integer(bound) for bound in bounds]
         start, stop = numbers[:2]
         if start is not None and stop is not None:
             step = numbers[2] if len(numbers) == 3 else 1
@@ -186,16 +189,16 @@ class Constants:
         return max(0, (stop - start) // step + 1 if with_stop else -((start - stop) // step))
 
 
-def integer(node: exp.Expr) -> int | None:
-    number = _number(node)
+def read_integer(node: exp.Expr) -> int | None:
+    number = _read_number(node)
     return int(number) if number is not None and number.as_tuple().exponent == 0 else None
 
 
-def _number(node: exp.Expr) -> Decimal | None:
+def _read_number(node: exp.Expr) -> Decimal | None:
     if isinstance(node, exp.Paren):
-        return _number(node.this)
+        return _read_number(node.this)
     if isinstance(node, exp.Neg):
-        inner = _number(node.this)
+        inner = _read_number(node.this)
         return None if inner is None else -inner
     is_number = isinstance(node, exp.Literal) and not node.is_string and "e" not in node.name.lower()
     return Decimal(node.name) if is_number else None
@@ -222,17 +225,17 @@ def _unit(name: str) -> Interval | None:
 
 
 def _plus_months(days: int, months: int) -> int:
-    """The same day of another month, or its last day where it has no such day."""
+    """Return the same day of another month, or its last day if it has no such day."""
     of = date.fromordinal(days + _EPOCH)
     year, month = divmod(of.year * 12 + of.month - 1 + months, 12)
     return date(year, month + 1, min(of.day, monthrange(year, month + 1)[1])).toordinal() - _EPOCH
 
 
-def _day(time: Time) -> Time:
+def _midnight(time: Time) -> Time:
     return Time(time.ns // _DAY_NS * _DAY_NS, is_date=True)
 
 
-def _truncated(time: Time, unit: str) -> Time | None:
+def _truncate(time: Time, unit: str) -> Time | None:
     size = _unit(unit)
     if size is None:
         return None

@@ -42,18 +42,18 @@ class _Parser(DuckDBParser):
     }
 
     def expression(self, instance: Any, token: Token | None = None, comments: list[str] | None = None) -> Any:
-        """A node without parts, like CURRENT_DATE, knows its place too."""
+        """Give a node without parts, like CURRENT_DATE, its position too."""
         node = super().expression(instance, token, comments)
         if token is None and self._prev and not any(node.iter_expressions()):
             node.update_positions(self._prev)
         return node
 
     def _warn_unsupported(self) -> None:
-        """sqlglot would log, and pass on as a command what it cannot read."""
+        """Refuse what cannot be parsed; sqlglot would log it and pass it on as a command."""
         self.raise_error("Unexpected token")
 
     def _parse_extract_call(self) -> Any:
-        """EXTRACT(part FROM x) is date_part('part', x), whatever the part."""
+        """Parse EXTRACT(part FROM x) as date_part('part', x), for any part."""
         name: Token = self._tokens[self._index - 2]
         part = self._parse_string() or self._parse_var(any_token=True)
         if not self._match(TokenType.FROM):
@@ -62,7 +62,7 @@ class _Parser(DuckDBParser):
         return self.expression(exp.Anonymous(this="date_part", expressions=arguments), token=name)
 
     def _parse_position_call(self) -> Any:
-        """POSITION(a IN b) is strpos(b, a); position(b, a) is the same, with its arguments in DuckDB's order."""
+        """Parse POSITION(a IN b) as strpos(b, a); position(b, a) is the same, with its arguments in DuckDB's order."""
         name: Token = self._tokens[self._index - 2]
         first = self._parse_bitwise()
         if self._match(TokenType.IN):
@@ -73,7 +73,7 @@ class _Parser(DuckDBParser):
         return self.expression(exp.Anonymous(this="strpos", expressions=arguments), token=name)
 
     def _parse_map(self) -> Any:
-        """MAP {'k': v} has its own node; map(keys, values) is a call like any other."""
+        """Parse MAP {'k': v} to its own node; map(keys, values) is a call like any other."""
         if self._match(TokenType.L_BRACE, advance=False):
             return self.expression(exp.ToMap(this=self._parse_bracket()))
         name: Token = self._prev
@@ -86,7 +86,7 @@ class _Generator(DuckDBGenerator):
     SUPPORTS_WINDOW_EXCLUDE = True
 
     def not_sql(self, expression: exp.Not) -> str:
-        """x IS NOT NULL as it was written; sqlglot has only NOT x IS NULL."""
+        """Write x IS NOT NULL as it was written; sqlglot has only NOT x IS NULL."""
         inner = expression.this
         if isinstance(inner, exp.Is):
             return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
@@ -107,7 +107,8 @@ class _Tokenizer(DuckDB.Tokenizer):
 
 
 class LakeQL(DuckDB):
-    """An index in brackets stays the index it is: sqlglot would count it from 0 in between."""
+    """DuckDB's dialect, except that an index in brackets is kept as it is: sqlglot would convert it to 0-based and
+    back."""
 
     INDEX_OFFSET = 0
     Tokenizer = _Tokenizer
@@ -118,8 +119,9 @@ class LakeQL(DuckDB):
 DIALECT = LakeQL()
 
 
-def written(node: exp.Expr, *, identify: bool = True) -> str:
-    """The SQL of a tree or of a part of it; `identify`: every name quoted, so that none is taken for a keyword."""
+def to_sql(node: exp.Expr, *, identify: bool = True) -> str:
+    """Return the SQL of a tree or of a part of it. `identify`: quote every name, so that none is taken for a
+    keyword."""
     return node.sql(
         DIALECT, identify=identify, normalize_functions=False, comments=False, unsupported_level=ErrorLevel.RAISE
     )

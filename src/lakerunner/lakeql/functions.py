@@ -1,11 +1,15 @@
-"""The functions a query may call. A name that is not here is refused, whatever DuckDB would do with it.
+"""The functions that a query may call, and the time formats that some of them may be given.
 
-Every one of them is pure: it reads its arguments, nothing else (no files, settings, catalog, clock or random numbers),
-and does not make a long value out of a short one; where it could, lakeql/bounds.py bounds its arguments.
-docs/formats/lakeql.md shows this table; a test holds them together and asks DuckDB whether each name exists.
+A name that is not listed here is refused, whatever DuckDB would do with it. Every listed function is pure: it reads its
+arguments and nothing else (no files, settings, catalog, clock or random numbers), and does not make a long value out of
+a short one; where it could, lakeql/bounds.py bounds its arguments. docs/formats/lakeql.md shows this table; a test
+compares both and checks with DuckDB that each name exists.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
 
 _AGGREGATE = """
 any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_min arg_min_null
@@ -84,9 +88,59 @@ dayname dayofmonth dayofweek dayofyear days_in_month decade epoch epoch_ms epoch
 isoyear julian last_day mad mean microsecond millennium millisecond minute month monthname quantile_cont quarter second
 subtract time_bucket week weekday weekofyear year yearweek
 """
-# DuckDB gives these a TIMESTAMP_NS rounded to microseconds, so that the last half microsecond of a day would count as
-# the next day. They get it cut instead, by a macro (query/sandbox/macros.py) that our own rewriting calls.
+# DuckDB rounds a TIMESTAMP_NS to microseconds for these, so that the last half microsecond of a day would count as the
+# next day. They get it truncated instead, by a macro (query/sandbox/instance.py) that our own rewriting calls.
 MICROSECOND_FUNCTIONS = frozenset(_MICROSECOND.split())
 MICROSECONDS = "microseconds"
-# The start of the bucket of so many ns in which a time lies: a macro too, for keys of groups (lakeql/buckets.py).
+# The start of a time's bucket of a given width in ns: also a macro, for keys of groups (lakeql/grouped.py).
 BUCKET_START = "bucket_start"
+
+
+# ---- formats of strftime, strptime and try_strptime
+#
+# DuckDB 2.0 reserves nine bytes for `%n` (nanoseconds) and fills six of them, except where `%n` ends the format: the
+# rest of the text is memory of the process, which may hold rows of other organizations. So a format must be a literal
+# with only those specifiers that tests/query/test_time_format_bytes.py compares byte by byte with an independent
+# implementation.
+
+MAX_FORMAT = 100  # characters: `%c` makes 25 out of 2
+# All specifiers of DuckDB 2.0. What a later version adds is refused until the test's oracle has it.
+_ALL = """
+%% %a %A %b %B %c %d %-d %f %g %G %h %H %-H %I %-I %j %-j %m %-m %M %-M %n %p %S %-S %T %u %U %V %w %W %x %X %y %-y %Y
+%z %Z
+"""
+SPECIFIERS = frozenset(_ALL.split())
+NANOSECONDS = "%n"
+_WRITES = "strftime"
+TIME_FORMATTED = frozenset({_WRITES, "strptime", "try_strptime"})
+_SPECIFIER = re.compile(r"%-?.?", re.DOTALL)
+
+
+def format_problem(function: str, arguments: Sequence[str | list[str] | None]) -> str | None:
+    """Return what is wrong with a call of one of TIME_FORMATTED, or None.
+
+    An argument is the text of a literal, the texts of a list of literals, or None for anything else. strftime takes its
+    arguments in either order: the literal with a specifier is the format, because such a text is never a time.
+    """
+    if len(arguments) != 2:
+        return "takes two arguments"
+    writes = function == _WRITES
+    texts = [text for text in arguments if isinstance(text, str)] if writes else _format_texts(arguments[1])
+    if not any("%" in text for text in texts):
+        return "the format must be a literal with specifiers as %Y"
+    return next(filter(None, (_text_problem(text, writes=writes) for text in texts)), None)
+
+
+def _format_texts(argument: str | list[str] | None) -> list[str]:
+    return [argument] if isinstance(argument, str) else argument or []
+
+
+def _text_problem(text: str, *, writes: bool) -> str | None:
+    if len(text) > MAX_FORMAT:
+        return f"the format has {len(text)} characters, more than the {MAX_FORMAT} allowed"
+    for found in _SPECIFIER.finditer(text):
+        if found[0] not in SPECIFIERS:
+            return f"{found[0]} is not a known specifier of a format"
+        if writes and found[0] == NANOSECONDS and found.end() < len(text):
+            return "%n must end the format: write strftime(t, '%S.%n') || 'Z'"
+    return None

@@ -1,64 +1,131 @@
-"""A SELECT that groups the rows of one table, taken apart: what workers group, what the coordinator folds.
+"""Split a SELECT that groups the rows of one table: workers group their rows, the coordinator folds the groups.
 
-Comes in: a SELECT whose conditions workers check already. Goes out: the leaf's SQL, with the SELECT itself rewritten to
-read the leaf's groups; or nothing, and the SELECT as it was, if one of its aggregates needs all rows at once
-(plan/aggregate.py) or it is not of this kind.
+Comes in: a SELECT whose conditions workers check already. Goes out: the SQL of the leaf, with the SELECT itself
+rewritten to read the leaf's groups. If one of the aggregates needs all rows at once (plan/aggregate.py) or the SELECT
+is not of this kind, nothing goes out and the SELECT is unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from lakerunner.lakeql.buckets import bucket_of
-from lakerunner.lakeql.dialect import DIALECT, written
-from lakerunner.lakeql.push import AGGREGATES, is_of, speaks_of
+from lakerunner.lakeql.dialect import DIALECT, to_sql
+from lakerunner.lakeql.functions import BUCKET_START, MICROSECONDS
+from lakerunner.lakeql.push import AGGREGATES, is_column_of, reads_only
 from lakerunner.lakeql.resolve import Resolution
+from lakerunner.lakeql.rewrite import typed_key_column, use_typed_columns
 from lakerunner.lakeql.scope import Draft
-from lakerunner.lakeql.typed_attributes import typed, typed_key
-from lakerunner.plan.aggregate import SPLITTING, Split, as_it_was, split_of
-from lakerunner.plan.types import Types
+from lakerunner.plan.aggregate import SPLITTING, Split, restore_type, split_of
+from lakerunner.plan.scan import Types
+
+# ---- time buckets as keys
+
+_SECOND_NS = 1_000_000_000
+_UNITS = {
+    "microsecond": 1_000,
+    "millisecond": 1_000_000,
+    "second": _SECOND_NS,
+    "minute": 60 * _SECOND_NS,
+    "hour": 3_600 * _SECOND_NS,
+    "day": 86_400 * _SECOND_NS,
+    "week": 7 * 86_400 * _SECOND_NS,
+}
+_MONDAY_NS = 10_959 * 86_400 * _SECOND_NS  # 2000-01-03: where buckets of time_bucket begin, and a week of date_trunc
+_WIDEST_NS = 1 << 62  # what one number of DuckDB holds
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Time buckets that are `width_ns` wide and begin at multiples of that since the epoch, plus `origin_ns`, which is
+    less than the width. `time` is the expression of the time."""
+
+    width_ns: int
+    origin_ns: int
+    time: exp.Expr
+
+    def start_sql(self) -> str | None:
+        """Return SQL of a bucket's start that takes half the time, or None if there is no faster way: one division of
+        nanoseconds, where DuckDB's own functions divide to microseconds first."""
+        if self.origin_ns or self.width_ns > _WIDEST_NS:
+            return None
+        return f"{BUCKET_START}({to_sql(self.time)}, {self.width_ns})"
+
+
+def find_bucket(key: exp.Expr, is_timestamp: Callable[[exp.Expr], bool]) -> Bucket | None:
+    """Return the buckets of `timestamp` whose start this call of date_trunc or time_bucket returns."""
+    if not isinstance(key, exp.Anonymous) or len(key.expressions) != 2:
+        return None
+    width, cut = key.expressions
+    if not (isinstance(cut, exp.Anonymous) and cut.name == MICROSECONDS and is_timestamp(cut.expressions[0])):
+        return None
+    match key.name.lower():
+        case "date_trunc" | "datetrunc" if width.is_string:
+            ns = _UNITS.get(width.name.lower())
+        case "time_bucket":
+            ns = _interval_ns(width)
+        case _:
+            return None
+    return Bucket(ns, _MONDAY_NS % ns, cut.expressions[0]) if ns else None
+
+
+def _interval_ns(node: exp.Expr) -> int | None:
+    """Read INTERVAL '5 minutes' or INTERVAL 5 MINUTE; None if it has months or anything else in it."""
+    if not isinstance(node, exp.Interval) or node.this is None:
+        return None
+    words = [*node.this.name.split(), *([node.args["unit"].name] if node.args.get("unit") else [])]
+    if len(words) != 2 or not words[0].isdigit():
+        return None
+    unit = _UNITS.get(words[1].lower().removesuffix("s"))
+    return int(words[0]) * unit or None if unit else None
+
+
+# ---- what a SELECT groups by
 
 _CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct"}
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What is known when a SELECT is looked at: whose columns are whose, its one table, and what its projections were
-    called before they were rewritten."""
+class SelectContext:
+    """A SELECT over one table: the resolution of its columns, the table, and the names of its projections before they
+    were rewritten."""
 
     resolution: Resolution
     draft: Draft
     names: list[str]
 
     def bare(self, node: exp.Expr) -> str:
-        """The text, the same however a column of the table is qualified."""
+        """Return the SQL of an expression, the same however a column of the table is qualified."""
         copy = node.copy()
         for column in copy.find_all(exp.Column):
             if column.table and len(column.parts) == 2:
                 column.set("table", None)
             if isinstance(column.this, exp.Identifier):
                 column.this.set("this", column.name.lower())
-        return written(copy)
+        return to_sql(copy)
 
     def is_row(self, node: exp.Expr) -> bool:
-        return speaks_of(node, self.draft, self.resolution)
+        """Whether this is an expression of one row of the table."""
+        return reads_only(node, self.draft, self.resolution)
 
     def is_timestamp(self, node: exp.Expr) -> bool:
         return isinstance(node, exp.Column) and self.is_row(node) and self.bare(node) == '"timestamp"'
 
 
-def projected(select: exp.Select, node: exp.Expr, reading: Reading) -> exp.Expr:
-    """The expression that a position or a name in GROUP BY or ORDER BY stands for; of ORDER BY ALL the first one."""
+def find_projection(select: exp.Select, node: exp.Expr, context: SelectContext) -> exp.Expr:
+    """Return the expression that a position or a name in GROUP BY or ORDER BY stands for; for ORDER BY ALL the first
+    one."""
     shown: list[exp.Expr] = [one.this if isinstance(one, exp.Alias) else one for one in select.expressions]
-    counted = not any(one.is_star for one in shown)  # a star stands for many: what is behind it has another position
+    counted = not any(
+        one.is_star for one in shown
+    )  # a star stands for many columns, which shift the positions after it
     if isinstance(node, exp.Var) and node.name.upper() == "ALL" and counted:
         return shown[0]
     if counted and isinstance(node, exp.Literal) and node.is_int and 1 <= int(node.name) <= len(shown):
         return shown[int(node.name) - 1]
-    if isinstance(node, exp.Column) and not node.table and not is_of(node, reading.draft, reading.resolution):
+    if isinstance(node, exp.Column) and not node.table and not is_column_of(node, context.draft, context.resolution):
         named: list[exp.Expr] = [
             one.this for one in select.expressions if one.alias and one.alias.lower() == node.name.lower()
         ]
@@ -66,8 +133,8 @@ def projected(select: exp.Select, node: exp.Expr, reading: Reading) -> exp.Expr:
     return node
 
 
-def keys_of(select: exp.Select, reading: Reading) -> list[exp.Expr] | None:
-    """What the SELECT groups by; None if it does so in a way that is not understood here, or does not group."""
+def group_keys(select: exp.Select, context: SelectContext) -> list[exp.Expr] | None:
+    """Return what the SELECT groups by; None if it does not group, or in a way that is not understood here."""
     group, distinct = select.args.get("group"), select.args.get("distinct")
     aggregates = any(True for one in select.expressions for _ in _aggregates(one))
     shown = [one.this if isinstance(one, exp.Alias) else one for one in select.expressions]
@@ -79,27 +146,27 @@ def keys_of(select: exp.Select, reading: Reading) -> list[exp.Expr] | None:
         return None
     if group.args.get("all"):
         return [one for one in shown if not any(True for _ in _aggregates(one))]
-    keys = [projected(select, key, reading) for key in group.expressions]
+    keys = [find_projection(select, key, context) for key in group.expressions]
     return None if any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in keys) else keys
 
 
 def is_plain(select: exp.Select) -> bool:
-    """Nothing in it but what is understood here: one table, no subqueries, no windows."""
+    """Whether the SELECT has only what is understood here: one table, no subqueries, no windows."""
     clauses = {name for name, value in select.args.items() if value}
     inner = [node for node in select.find_all(exp.Query, exp.Window) if node is not select]
     return clauses <= _CLAUSES and not inner and not select.args.get("where")
 
 
-def split_groups(select: exp.Select, reading: Reading, filters: list[exp.Expr], types: Types) -> str | None:
-    """The leaf's SQL, and the SELECT rewritten to read it; None, and nothing is changed."""
-    keys = keys_of(select, reading) if is_plain(select) else None
-    if keys is None or not all(reading.is_row(key) for key in keys):
+def split_groups(select: exp.Select, context: SelectContext, filters: list[exp.Expr], types: Types) -> str | None:
+    """Return the leaf's SQL and rewrite the SELECT to read it; or return None and change nothing."""
+    keys = group_keys(select, context) if is_plain(select) else None
+    if keys is None or not all(context.is_row(key) for key in keys):
         return None
-    taken = _Taken(reading, {reading.bare(key): n for n, key in enumerate(keys)})
+    taken = _LeafParts(context, {context.bare(key): n for n, key in enumerate(keys)})
     clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
     if not all(taken.take(clause) for clause in clauses if clause is not None):
         return None
-    bound = types.of(_probe(select, keys, taken, reading), reading.draft.scan())
+    bound = types.of(_probe(select, keys, taken, context), context.draft.scan())
     if bound is None or not taken.bind(bound[len(select.expressions) + len(keys) :]):
         return None
     _rewrite(select, taken, bound[: len(select.expressions) + len(keys)])
@@ -107,8 +174,8 @@ def split_groups(select: exp.Select, reading: Reading, filters: list[exp.Expr], 
 
 
 @dataclass
-class _Call:
-    """One aggregate of the SELECT: the node that stands for it, its name, its arguments as rows give them."""
+class _AggregateCall:
+    """One aggregate of the SELECT: the node that stands for it, its name, its arguments as SQL over rows."""
 
     node: exp.Expr
     name: str
@@ -119,31 +186,31 @@ class _Call:
 
 
 @dataclass
-class _Taken:
-    """The parts of a SELECT that the leaf will give: keys, by the text they have, and aggregates."""
+class _LeafParts:
+    """The parts of a SELECT that the leaf computes: keys, by their SQL, and aggregates."""
 
-    reading: Reading
+    context: SelectContext
     keys: dict[str, int]
     replaced: list[tuple[exp.Expr, int]] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_AggregateCall] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
 
     def take(self, node: exp.Expr) -> bool:
-        """Whether all of it is made of keys, aggregates and constants."""
+        """Collect the parts of an expression; return whether it consists of keys, aggregates and constants only."""
         if not isinstance(node, exp.Alias | exp.Order | exp.Ordered | exp.Having):
-            number = self.keys.get(self.reading.bare(node))
-            if number is not None and self.reading.is_row(node):
+            number = self.keys.get(self.context.bare(node))
+            if number is not None and self.context.is_row(node):
                 self.replaced.append((node, number))
                 return True
             if isinstance(node, exp.Filter) or _is_aggregate(node):
-                return self._call(node)
+                return self._take_call(node)
         if isinstance(node, exp.Column):
-            return not is_of(node, self.reading.draft, self.reading.resolution)
+            return not is_column_of(node, self.context.draft, self.context.resolution)
         if isinstance(node, exp.WithinGroup | exp.Star):
             return False
         return all(self.take(child) for child in node.iter_expressions())
 
-    def _call(self, node: exp.Expr) -> bool:
+    def _take_call(self, node: exp.Expr) -> bool:
         call = node.this if isinstance(node, exp.Filter) else node
         arguments = list(call.expressions)
         if not isinstance(call, exp.Anonymous) or call.name.lower() not in SPLITTING:
@@ -154,40 +221,42 @@ class _Taken:
         rows = [*arguments, *filter(None, [condition])]
         if any(isinstance(one, exp.Order) for one in arguments):
             return False
-        if not all(_is_count_star(call, one) or _is_constant(one) or self.reading.is_row(one) for one in rows):
+        if not all(_is_count_star(call, one) or _is_constant(one) or self.context.is_row(one) for one in rows):
             return False
         texts = ["1" if isinstance(one, exp.Star) else self._row_sql(one) for one in arguments]
         if condition is not None:
             texts = [f"CASE WHEN {self._row_sql(condition)} THEN {one} END" for one in texts]
-        self.calls.append(_Call(node, call.name.lower(), texts, distinct))
+        self.calls.append(_AggregateCall(node, call.name.lower(), texts, distinct))
         return True
 
     def bind(self, bound: Sequence[tuple[str, str]]) -> bool:
-        """What the types say: for each aggregate its own, then its arguments'. Whether all of them split."""
+        """Take the types from the probe: for each aggregate its own, then its arguments'. Return whether all of them
+        split."""
         types = iter([type_ for _, type_ in bound])
         for call in self.calls:
             call.result = next(types)
             call.split = split_of(call.name, tuple(next(types) for _ in call.arguments), distinct=call.distinct)
         return all(call.split for call in self.calls)
 
-    def name(self, expression: str, kind: str) -> str:
-        """The leaf's column for this expression; equal ones share it."""
+    def name_column(self, expression: str, kind: str) -> str:
+        """Return the leaf's column for this expression; equal expressions share one."""
         if expression not in self.columns:
-            self.columns[expression] = f"{self.reading.draft.relation}.{kind}{len(self.columns)}"
+            self.columns[expression] = f"{self.context.draft.relation}.{kind}{len(self.columns)}"
         return self.columns[expression]
 
-    def folded(self, call: _Call) -> str:
+    def fold_sql(self, call: _AggregateCall) -> str:
+        """Return the SQL that folds the leaf's partials of this aggregate."""
         split = call.split
         if split is None:
             raise ValueError(f"{call.name} does not split")
         given = dict(zip("xy", call.arguments, strict=False))
-        keys = [self.name(key.format(**given), "key") for key in split.keys]
-        parts = [self.name(part.format(**given), "part") for part in split.partials]
+        keys = [self.name_column(key.format(**given), "key") for key in split.keys]
+        parts = [self.name_column(part.format(**given), "part") for part in split.partials]
         return split.fold.format(*(f'"{name}"' for name in (*keys, *parts)), result=call.result)
 
     def leaf_sql(self, select: exp.Select, keys: list[exp.Expr], filters: list[exp.Expr]) -> str:
-        relation = self.reading.draft.relation
-        columns_by = [typed_key(key, self.reading.draft) for key in keys]
+        relation = self.context.draft.relation
+        columns_by = [typed_key_column(key, self.context.draft) for key in keys]
         groups = [
             f"CAST({_identifier(column)} AS VARCHAR)" if column else self._key_sql(key)
             for key, column in zip(keys, columns_by, strict=True)
@@ -204,56 +273,57 @@ class _Taken:
         return f"SELECT {', '.join(columns)} {source_sql(select, filters)}{grouped}"
 
     def _key_sql(self, key: exp.Expr) -> str:
-        bucket = bucket_of(key, self.reading.is_timestamp)
+        bucket = find_bucket(key, self.context.is_timestamp)
         return (bucket.start_sql() if bucket else None) or self._row_sql(key)
 
     def _row_sql(self, node: exp.Expr) -> str:
-        return written(typed(node, self.reading.draft))
+        return to_sql(use_typed_columns(node, self.context.draft))
 
 
 def source_sql(select: exp.Select, filters: list[exp.Expr]) -> str:
-    """FROM and WHERE of a leaf, with the table called as the SELECT calls it."""
-    where = f" WHERE {' AND '.join(f'({written(one)})' for one in filters)}" if filters else ""
-    return f"FROM {written(select.args['from_'].this)}{where}"
+    """Return FROM and WHERE of a leaf, with the table's alias of the SELECT."""
+    where = f" WHERE {' AND '.join(f'({to_sql(one)})' for one in filters)}" if filters else ""
+    return f"FROM {to_sql(select.args['from_'].this)}{where}"
 
 
 def _keys_first(columns: dict[str, str]) -> list[tuple[str, str]]:
     return sorted(columns.items(), key=lambda item: ".part" in item[1])
 
 
-def _probe(select: exp.Select, keys: list[exp.Expr], taken: _Taken, reading: Reading) -> str:
-    """A SELECT whose columns tell names and types: the projections, the keys, each aggregate and its arguments."""
+def _probe(select: exp.Select, keys: list[exp.Expr], taken: _LeafParts, context: SelectContext) -> str:
+    """Return a SELECT whose columns show names and types: the projections, the keys, each aggregate and its
+    arguments."""
     shown = [
-        f'{written(node)} AS "{_quoted(name)}"' if name else written(node)
-        for node, name in zip(select.expressions, renamed(select, reading.names), strict=True)
+        f'{to_sql(node)} AS "{_quoted(name)}"' if name else to_sql(node)
+        for node, name in zip(select.expressions, projection_names(select, context.names), strict=True)
     ]
-    told = [one for call in taken.calls for one in (written(call.node), *(f"any_value({a})" for a in call.arguments))]
+    aggregates = [
+        one for call in taken.calls for one in (to_sql(call.node), *(f"any_value({a})" for a in call.arguments))
+    ]
     source = source_sql(select, [])
-    grouped = f" GROUP BY {', '.join(written(key) for key in keys)}" if keys and not select.args.get("distinct") else ""
-    return f"SELECT {', '.join([*shown, *map(written, keys), *told])} {source}{grouped}"
+    grouped = f" GROUP BY {', '.join(to_sql(key) for key in keys)}" if keys and not select.args.get("distinct") else ""
+    return f"SELECT {', '.join([*shown, *map(to_sql, keys), *aggregates])} {source}{grouped}"
 
 
-def renamed(select: exp.Select, names: list[str]) -> list[str]:
-    """For each projection the name it must be given because it was rewritten; "" where it has one."""
+def projection_names(select: exp.Select, names: list[str]) -> list[str]:
+    """Return for each projection the name that it must get because it was rewritten; "" where it has one."""
     pairs = zip(select.expressions, names, strict=True)
-    return [
-        "" if isinstance(node, exp.Alias) or written(node, identify=False) == name else name for node, name in pairs
-    ]
+    return ["" if isinstance(node, exp.Alias) or to_sql(node, identify=False) == name else name for node, name in pairs]
 
 
-def _rewrite(select: exp.Select, taken: _Taken, bound: Sequence[tuple[str, str]]) -> None:
-    """`bound`: the names and types of its projections, then those of the keys."""
-    relation = taken.reading.draft.relation
+def _rewrite(select: exp.Select, taken: _LeafParts, bound: Sequence[tuple[str, str]]) -> None:
+    """Make the SELECT read the leaf. `bound`: the names and types of its projections, then those of the keys."""
+    relation = taken.context.draft.relation
     count = len(select.expressions)
     names, types = [name for name, _ in bound[:count]], [type_ for _, type_ in bound[count:]]
-    given = [as_it_was(f'"{relation}.group{n}"', type_) for n, type_ in enumerate(types)]
-    folds = [(call.node, taken.folded(call)) for call in taken.calls]
+    given = [restore_type(f'"{relation}.group{n}"', type_) for n, type_ in enumerate(types)]
+    folds = [(call.node, taken.fold_sql(call)) for call in taken.calls]
     swaps = [(node, given[number]) for node, number in taken.replaced] + folds
-    # A name in GROUP BY or ORDER BY may stand for a projection: the keys are said anew, before those change.
+    # A name in GROUP BY or ORDER BY may stand for a projection: restate the keys before the projections change.
     if select.args.get("group"):
         select.set("group", exp.Group(expressions=[exp.column(f"{relation}.group{n}") for n in range(len(types))]))
     for node, text in swaps:
-        node.replace(_parsed(text))
+        node.replace(_parse_expression(text))
     shown = [
         one if isinstance(one, exp.Alias) else exp.alias_(one.copy(), name, quoted=True)
         for one, name in zip(select.expressions, names, strict=True)
@@ -261,7 +331,7 @@ def _rewrite(select: exp.Select, taken: _Taken, bound: Sequence[tuple[str, str]]
     select.set("expressions", shown)
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parse_expression(text: str) -> exp.Expr:
     (tree,) = DIALECT.parse(f"SELECT {text}")
     parsed: exp.Expr = tree.expressions[0] if tree is not None else exp.Null()
     return parsed

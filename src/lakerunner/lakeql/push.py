@@ -1,8 +1,7 @@
-"""Conditions that workers check: those of a WHERE that speak of one table alone, taken out of the query and given to
-its scan's leaf.
+"""Push down conditions: those of a WHERE that read one table alone move from the query to the leaf of that table.
 
-Sound where leaving a row out before a join is the same as after it: for every table where all joins are inner ones,
-else for the first one as long as no join can fill it with NULL.
+This is sound where dropping a row before a join is the same as after it: for every table if all joins are inner ones,
+else for the first table as long as no join can fill it with NULL.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ AGGREGATES = frozenset(FUNCTIONS_BY_KIND["aggregate"])
 _INNER = ("", "INNER", "CROSS")
 
 
-class Pushed:
-    """The conditions that were taken, as SQL, by draft."""
+class PushedFilters:
+    """The conditions that were pushed down, by draft."""
 
     def __init__(self, resolution: Resolution) -> None:
         self._resolution = resolution
@@ -29,7 +28,7 @@ class Pushed:
         for select, drafts in resolution.selects:
             self._push(select, drafts)
 
-    def of(self, draft: Draft) -> list[exp.Expr]:
+    def filters_of(self, draft: Draft) -> list[exp.Expr]:
         return self.filters[id(draft)]
 
     def _push(self, select: exp.Select, drafts: list[Draft]) -> None:
@@ -40,33 +39,34 @@ class Pushed:
         where = select.args.get("where")
         left = [node for node in conjuncts(where.this) if not self._take(node, may)] if where else []
         if where:
-            select.set("where", exp.Where(this=_all(left)) if left else None)
+            select.set("where", exp.Where(this=_join_conditions(left)) if left else None)
         for join in joins if inner else ():
             for node in conjuncts(join.args["on"]) if join.args.get("on") else ():
                 self._take(node.copy(), may, like=node)
 
     def _take(self, node: exp.Expr, drafts: list[Draft], like: exp.Expr | None = None) -> bool:
         for draft in drafts:
-            if speaks_of(like or node, draft, self._resolution):
+            if reads_only(like or node, draft, self._resolution):
                 self.filters[id(draft)].append(node)
                 return True
         return False
 
 
-def speaks_of(node: exp.Expr, draft: Draft, resolution: Resolution) -> bool:
+def reads_only(node: exp.Expr, draft: Draft, resolution: Resolution) -> bool:
     """Whether this is an expression of one row of this table and of nothing else."""
     columns = list(node.find_all(exp.Column))
-    if not columns or any(True for _ in _beyond_a_row(node)):
+    if not columns or any(True for _ in _find_beyond_row(node)):
         return False
-    return all(is_of(column, draft, resolution) for column in columns)
+    return all(is_column_of(column, draft, resolution) for column in columns)
 
 
-def is_of(column: exp.Column, draft: Draft, resolution: Resolution) -> bool:
-    """Whether this is a column of the table, or one that its scan gives besides."""
-    return resolution.found(column).draft is draft or column.name.startswith(f"{draft.relation}.")
+def is_column_of(column: exp.Column, draft: Draft, resolution: Resolution) -> bool:
+    """Whether this is a column of the table, or a further one that its scan returns."""
+    return resolution.origin(column).draft is draft or column.name.startswith(f"{draft.relation}.")
 
 
-def _beyond_a_row(node: exp.Expr) -> Iterator[exp.Expr]:
+def _find_beyond_row(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the parts that need more than one row: subqueries, windows, stars, aggregates, unnest."""
     for inner in node.find_all(exp.Query, exp.Window, exp.Star, exp.Anonymous):
         if not isinstance(inner, exp.Anonymous) or inner.name.lower() in AGGREGATES or inner.name.lower() == "unnest":
             yield inner
@@ -77,8 +77,8 @@ def _is_first(select: exp.Select, draft: Draft) -> bool:
     return isinstance(first, exp.Table) and first.name == draft.relation
 
 
-def _all(conditions: list[exp.Expr]) -> exp.Expr:
-    """The nodes themselves, joined by AND: what is known of their columns hangs on the nodes. Parentheses that stood
+def _join_conditions(conditions: list[exp.Expr]) -> exp.Expr:
+    """Join the nodes themselves by AND, without copying: the resolution knows columns by their nodes. Parentheses
     around an OR were lost when the conjuncts were taken apart."""
     joined, *others = [exp.Paren(this=one) if isinstance(one, exp.Connector) else one for one in conditions]
     for condition in others:

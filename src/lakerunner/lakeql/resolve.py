@@ -1,8 +1,8 @@
-"""Every name of a query, resolved: tables become scans, columns say whose they are, or the query is refused.
+"""Resolve every name of a query: tables become scans, columns get their origin, or the query is refused.
 
-Comes in: a tree of allowed nodes. A table's name becomes its scan's relation, under the alias that the query knows it
-by; attributes by their quoted names and calls of search become the SQL they stand for. Goes out: the scans in the
-making, and what each column reference and each star means.
+Comes in: a tree of allowed nodes. A table's name becomes its scan's relation, under its alias in the query; quoted
+names of attributes and calls of search become the SQL that they stand for. Goes out: drafts of the scans, and what each
+column reference and each star means.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from itertools import count
 
 from sqlglot import exp
 
-from lakerunner.lakeql.named_attributes import attribute_hint, attribute_reading
-from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
-from lakerunner.lakeql.search import SEARCH, search_condition
-from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.suggest import no_column
-from lakerunner.lakeql.tables import TABLES, Kind, TableColumn
-from lakerunner.lakeql.values import item_field, item_of, same_case, value_column
+from lakerunner.lakeql.scope import (
+    UNKNOWN,
+    AmbiguousError,
+    Draft,
+    NameScope,
+    Origin,
+    Relation,
+    item_field,
+    item_of,
+    same_case,
+    value_column,
+)
+from lakerunner.lakeql.shorthands import SEARCH, attribute_hint, expand_attribute, expand_search
+from lakerunner.lakeql.source import QueryText
+from lakerunner.lakeql.suggest import unknown_column_message
+from lakerunner.lakeql.tables import TABLES, ColumnKind, TableColumn
 
 _CLAUSES = ("where", "group", "having", "qualify", "distinct")
 _HALF_JOINS = ("SEMI", "ANTI")
@@ -27,13 +36,13 @@ _HALF_JOINS = ("SEMI", "ANTI")
 
 @dataclass(frozen=True)
 class Outputs:
-    """The columns a query gives, in order; an open one has some whose names only DuckDB makes."""
+    """The columns that a query returns, in order. If `is_open`, there are others whose names only DuckDB makes."""
 
-    columns: list[tuple[str, Found]]
+    columns: list[tuple[str, Origin]]
     is_open: bool = False
 
     def relation(self, alias: exp.Expr | None, name: str = "") -> Relation:
-        """Under the alias, and with the column names that stand behind it, if there are any."""
+        """Return the relation under the alias, with the column names that follow the alias, if there are any."""
         given = [column.name for column in alias.args.get("columns") or ()] if alias else []
         known = {old.lower(): found for old, found in self.columns}
         if given:
@@ -47,55 +56,57 @@ class Outputs:
 
 @dataclass
 class Resolution:
-    """`selects` are all SELECTs with the tables they read themselves; `stars` the tables that a star shows."""
+    """`selects` are all SELECTs with the tables that they read themselves; `stars` the tables that a star shows."""
 
     drafts: list[Draft] = field(default_factory=list)
     selects: list[tuple[exp.Select, list[Draft]]] = field(default_factory=list)
     stars: list[tuple[exp.Star, list[Draft]]] = field(default_factory=list)
-    _found: dict[int, tuple[exp.Column, Found]] = field(default_factory=dict)
+    _origins: dict[int, tuple[exp.Column, Origin]] = field(default_factory=dict)
 
-    def found(self, column: exp.Column) -> Found:
-        return self._found.get(id(column), (column, UNKNOWN))[1]
+    def origin(self, column: exp.Column) -> Origin:
+        """Return what the column reference means."""
+        return self._origins.get(id(column), (column, UNKNOWN))[1]
 
-    def note(self, column: exp.Column, found: Found) -> None:
-        """The node is kept, so that its id stays its own."""
-        self._found[id(column)] = (column, found)
+    def note(self, column: exp.Column, found: Origin) -> None:
+        """Record what the column reference means. The node is kept, because its id must not be used again."""
+        self._origins[id(column)] = (column, found)
 
 
-def resolve(tree: exp.Query, source: Source) -> Resolution:
+def resolve(tree: exp.Query, source: QueryText) -> Resolution:
     resolver = _Resolver(source, {name.name.lower() for name in tree.find_all(exp.Identifier)})
     resolver.query(tree, None, {})
     return resolver.resolution
 
 
 class _Resolver:
-    def __init__(self, source: Source, taken: set[str]) -> None:
+    def __init__(self, source: QueryText, taken: set[str]) -> None:
         self.resolution = Resolution()
         self._source = source
         names = (f"scan_{n}" for n in count(1))
-        # The names of a scan's further columns begin with its own: none of them may be the user's.
+        # The names of a scan's further columns begin with its own name, so no name of the user may begin with it.
         self._fresh = (name for name in names if not any(other.startswith(name) for other in taken))
 
-    def query(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Outputs]) -> Outputs:
-        """`outer` is what the query may refer to outside itself; `ctes` the names that WITH has given so far."""
+    def query(self, node: exp.Expr, outer: NameScope | None, ctes: Mapping[str, Outputs]) -> Outputs:
+        """Resolve a query. `outer` is what it may refer to outside itself; `ctes` are the names that WITH has given so
+        far."""
         ctes = self._with(node, outer, ctes)
         match node:
             case exp.Select():
                 return self._select(node, outer, ctes)
             case exp.SetOperation():
                 sides = [self.query(side, outer, ctes) for side in (node.this, node.expression)]
-                outputs = _united(*sides, by_name=bool(node.args.get("by_name")))
+                outputs = _combine_outputs(*sides, by_name=bool(node.args.get("by_name")))
             case exp.Values():
-                self._expressions(node.expressions, Scope(outer), ctes)
+                self._expressions(node.expressions, NameScope(outer), ctes)
                 width = len(node.expressions[0].expressions)
                 outputs = Outputs([(f"col{n}", UNKNOWN) for n in range(width)])
             case _:
                 outputs = self.query(node.this, outer, ctes)
-        above = Scope(outer, [outputs.relation(None)])
+        above = NameScope(outer, [outputs.relation(None)])
         self._expressions([node.args.get(clause) for clause in ("order", "limit", "offset")], above, ctes)
         return outputs
 
-    def _with(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Outputs]) -> Mapping[str, Outputs]:
+    def _with(self, node: exp.Expr, outer: NameScope | None, ctes: Mapping[str, Outputs]) -> Mapping[str, Outputs]:
         clause = node.args.get("with_")
         named = dict(ctes)
         for cte in clause.expressions if clause else ():
@@ -104,8 +115,8 @@ class _Resolver:
             named[relation.alias] = Outputs(list(relation.columns.items()), relation.is_open)
         return named
 
-    def _select(self, node: exp.Select, outer: Scope | None, ctes: Mapping[str, Outputs]) -> Outputs:
-        scope = Scope(outer)
+    def _select(self, node: exp.Select, outer: NameScope | None, ctes: Mapping[str, Outputs]) -> Outputs:
+        scope = NameScope(outer)
         if from_ := node.args.get("from_"):
             self._relation(from_.this, scope, ctes)
         for join in node.args.get("joins") or ():
@@ -114,12 +125,13 @@ class _Resolver:
         self._expressions([node.args.get(clause) for clause in _CLAUSES], scope, ctes)
         self._expressions(node.args.get("windows") or [], scope, ctes)
         self._order(node, scope, ctes)
-        self._expressions([node.args.get("limit"), node.args.get("offset")], Scope(), ctes)
+        self._expressions([node.args.get("limit"), node.args.get("offset")], NameScope(), ctes)
         self.resolution.selects.append((node, scope.drafts()))
         return outputs
 
-    def _order(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
-        """A bare name in ORDER BY is first one of the SELECT list; inside an expression it is a column first."""
+    def _order(self, node: exp.Select, scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
+        """Resolve ORDER BY. A bare name is an alias of the SELECT list first; inside an expression it is a column
+        first."""
         order = node.args.get("order")
         for ordered in order.expressions if order else ():
             key = ordered.this
@@ -131,7 +143,7 @@ class _Resolver:
 
     # FROM
 
-    def _relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+    def _relation(self, node: exp.Expr, scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
         alias = node.args.get("alias")
         match node:
             case exp.Table() if isinstance(node.this, exp.Anonymous):
@@ -141,7 +153,7 @@ class _Resolver:
                 relation = self._table(node, ctes)
             case exp.Unnest():
                 self._expressions(node.expressions, scope, ctes)
-                items = [Found(item_of(value_column(one, self.resolution.found))) for one in node.expressions]
+                items = [Origin(item_of(value_column(one, self.resolution.origin))) for one in node.expressions]
                 relation = Outputs([("unnest", item) for item in items[:1]], is_open=True).relation(alias, "unnest")
             case exp.Lateral():
                 relation = self.query(node.this, scope, ctes).relation(alias)
@@ -157,20 +169,20 @@ class _Resolver:
             return ctes[name.lower()].relation(alias, name)
         table = TABLES.get(name.lower())
         if table is None:
-            raise self._no_table(node)
+            raise self._unknown_table(node)
         if alias and alias.args.get("columns"):
             raise self._source.error(f"columns of {name} are renamed with AS in the SELECT list", alias)
         draft = Draft(next(self._fresh), table, alias.name if alias else name)
         self.resolution.drafts.append(draft)
         node.this.set("this", draft.relation)
         node.set("alias", alias or exp.TableAlias(this=exp.to_identifier(name)))
-        columns = {known: Found(column, draft) for known, column in table.named().items()}
+        columns = {known: Origin(column, draft) for known, column in table.named().items()}
         return Relation((alias.name if alias else name).lower(), columns)
 
-    def _no_table(self, node: exp.Table) -> Exception:
+    def _unknown_table(self, node: exp.Table) -> Exception:
         return self._source.error(f"unknown table {node.name}: the tables are {', '.join(TABLES)}", node)
 
-    def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+    def _join(self, join: exp.Join, scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
         self._relation(join.this, scope, ctes)
         shared = {name.name.lower() for name in join.args.get("using") or () if self._using(name, scope)}
         self._expressions([join.args.get("on")], scope, ctes)
@@ -179,8 +191,8 @@ class _Resolver:
         else:
             scope.shared |= shared
 
-    def _using(self, name: exp.Identifier, scope: Scope) -> bool:
-        """Whether the column is known here; one of an open relation is DuckDB's to find."""
+    def _using(self, name: exp.Identifier, scope: NameScope) -> bool:
+        """Whether the column is known here; DuckDB finds one of an open relation."""
         known = name.name.lower()
         having = [relation.columns[known] for relation in scope.relations if known in relation.columns]
         if not having:
@@ -195,18 +207,18 @@ class _Resolver:
 
     # SELECT list
 
-    def _projections(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Outputs]) -> Outputs:
-        columns: list[tuple[str, Found]] = []
+    def _projections(self, node: exp.Select, scope: NameScope, ctes: Mapping[str, Outputs]) -> Outputs:
+        columns: list[tuple[str, Origin]] = []
         is_open = False
         for projection in node.expressions:
             star = projection.this if isinstance(projection, exp.Column) else projection
             if isinstance(star, exp.Star):
                 shown = self._star(star, projection, scope, ctes)
                 is_open = is_open or any(relation.is_open for relation in shown)
-                columns += _shown(star, shown)
+                columns += _star_columns(star, shown)
                 continue
             self._expression(projection, scope, ctes)
-            found = Found(value_column(projection, self.resolution.found))
+            found = Origin(value_column(projection, self.resolution.origin))
             if projection.alias:
                 scope.given[projection.alias.lower()] = found
                 if isinstance(projection, exp.Alias) and projection.args["alias"].args.get("quoted"):
@@ -217,7 +229,9 @@ class _Resolver:
             is_open = is_open or not name
         return Outputs(columns, is_open)
 
-    def _star(self, star: exp.Star, projection: exp.Expr, scope: Scope, ctes: Mapping[str, Outputs]) -> list[Relation]:
+    def _star(
+        self, star: exp.Star, projection: exp.Expr, scope: NameScope, ctes: Mapping[str, Outputs]
+    ) -> list[Relation]:
         alias = projection.args.get("table")
         shown = [r for r in scope.relations if alias is None or r.alias == alias.name.lower()]
         if not shown:
@@ -228,11 +242,11 @@ class _Resolver:
             draft.columns.update(column.name for column in draft.table.columns)
         self.resolution.stars.append((star, list(dict.fromkeys(drafts))))
         for excluded in star.args.get("except_") or ():
-            self._excluded(excluded, Scope(None, shown))
+            self._excluded(excluded, NameScope(None, shown))
         self._expressions(star.args.get("replace") or [], scope, ctes)
         return shown
 
-    def _excluded(self, node: exp.Expr, scope: Scope) -> None:
+    def _excluded(self, node: exp.Expr, scope: NameScope) -> None:
         known = {name: relation.columns[name] for relation in scope.relations for name in relation.columns}
         found = known.get(node.name.lower())
         if found and _is_hidden(found):
@@ -245,7 +259,7 @@ class _Resolver:
 
     # Expressions
 
-    def _expressions(self, nodes: list[exp.Expr | None], scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+    def _expressions(self, nodes: list[exp.Expr | None], scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
         for node in nodes:
             if node is not None:
                 self._expression(node, scope, ctes)
@@ -253,11 +267,11 @@ class _Resolver:
     def _expression(
         self,
         node: exp.Expr,
-        scope: Scope,
+        scope: NameScope,
         ctes: Mapping[str, Outputs],
         variables: frozenset[str] = frozenset(),
     ) -> None:
-        """`variables` are the names that lambdas around have bound."""
+        """Resolve an expression. `variables` are the names that enclosing lambdas have bound."""
         match node:
             case exp.Query():
                 self.query(node, scope, ctes)
@@ -266,7 +280,7 @@ class _Resolver:
                 self._column(node, scope, variables)
                 return
             case exp.Anonymous() if node.name.lower() == SEARCH:
-                self._instead(node, search_condition(node, scope, self._source), scope)
+                self._replace_with(node, expand_search(node, scope, self._source), scope)
                 return
             case exp.Lambda():
                 variables |= {name.name.lower() for name in node.expressions}
@@ -277,7 +291,7 @@ class _Resolver:
             if not (isinstance(node, exp.Comprehension) and child is node.args["iterator"]):
                 self._expression(child, scope, ctes, variables)
 
-    def _column(self, node: exp.Column, scope: Scope, variables: frozenset[str]) -> None:
+    def _column(self, node: exp.Column, scope: NameScope, variables: frozenset[str]) -> None:
         names = [part.name.lower() for part in node.parts]
         if names[0] in variables:
             return
@@ -288,9 +302,9 @@ class _Resolver:
             message = f"column {node.name} is ambiguous between {both}: write {first}.{node.name}"
             raise self._source.error(message, node) from None
         if found is None or (found[0] is UNKNOWN and node.table):
-            reading = attribute_reading(node, scope, self._source)
+            reading = expand_attribute(node, scope, self._source)
             if reading:
-                self._instead(node, reading, scope)
+                self._replace_with(node, reading, scope)
                 return
         found = found or scope.find(names)
         if found is None:
@@ -300,18 +314,18 @@ class _Resolver:
             node.parts[at].set("this", value.column.name)
         if at == len(names) - 1:
             self.resolution.note(node, value)
-        elif value.draft and value.column:  # a field inside the column's value, which is no longer the column's
+        elif value.draft and value.column:  # a field inside the column's value: not the column itself
             value.draft.columns.add(value.column.name)
         elif at == len(names) - 2 and (field := item_field(value.column, names[-1])):
-            self.resolution.note(node, Found(field))
+            self.resolution.note(node, Origin(field))
 
-    def _instead(self, node: exp.Expr, meant: exp.Expr, scope: Scope) -> None:
-        """What a name or call of LakeQL's own stands for takes its place."""
+    def _replace_with(self, node: exp.Expr, meant: exp.Expr, scope: NameScope) -> None:
+        """Put the expansion of a shorthand in its place."""
         node.replace(meant)
         for column in list(meant.find_all(exp.Column)):
             self._column(column, scope, frozenset())
 
-    def _unknown(self, node: exp.Expr, names: list[str], scope: Scope) -> Exception:
+    def _unknown(self, node: exp.Expr, names: list[str], scope: NameScope) -> Exception:
         qualified = len(names) > 1
         attribute = attribute_hint(node, scope) if isinstance(node, exp.Column) else ""
         if qualified and names[0] not in scope.aliases():
@@ -321,15 +335,15 @@ class _Resolver:
             return self._source.error(f"{names[0]} is a table here, not a column", node)
         owners = [names[0]] if qualified else [relation.alias for relation in scope.relations if relation.alias]
         columns = scope.names(names[0] if qualified else None)
-        return self._source.error(no_column(names[int(qualified)], owners, columns, attribute), node)
+        return self._source.error(unknown_column_message(names[int(qualified)], owners, columns, attribute), node)
 
 
-def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]:
-    """What a star gives. The same column under its further names is not shown twice."""
+def _star_columns(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Origin]]:
+    """Return what a star shows. A column is not shown again under its further names."""
     hidden = {column.name.lower() for column in star.args.get("except_") or ()}
     replaced = {alias.alias.lower() for alias in star.args.get("replace") or ()}
     return [
-        (name, UNKNOWN if name in replaced else Found(found.column))
+        (name, UNKNOWN if name in replaced else Origin(found.column))
         for relation in relations
         for name, found in relation.columns.items()
         if name not in hidden and not (found.draft and found.column and found.column.name != name)
@@ -341,17 +355,17 @@ def _is_quoted(node: exp.Column) -> bool:
     return bool(node.this.args.get("quoted")) and not node.table
 
 
-def _is_hidden(found: Found) -> bool:
+def _is_hidden(found: Origin) -> bool:
     return bool(found.draft and found.column in found.draft.table.hidden)
 
 
 def _alike(one: TableColumn, other: TableColumn) -> bool:
-    return one == other or one.kind is other.kind is Kind.TIME or same_case(one, other)
+    return one == other or one.kind is other.kind is ColumnKind.TIME or same_case(one, other)
 
 
-def _united(left: Outputs, right: Outputs, *, by_name: bool) -> Outputs:
-    """A set operation has the names of its left side; a column is still a table's, a time or an id if it is so on both
-    sides."""
+def _combine_outputs(left: Outputs, right: Outputs, *, by_name: bool) -> Outputs:
+    """Return the columns of a set operation: the names of its left side; a column keeps its origin if it is the same, a
+    time, or an id on both sides."""
     if by_name:
         return Outputs([(name, UNKNOWN) for name, _ in [*left.columns, *right.columns]], is_open=True)
     others = [found.column for _, found in right.columns] + [None] * len(left.columns)

@@ -1,16 +1,16 @@
-"""What a column that is not there may have meant: by what people call it elsewhere, else by its spelling."""
+"""Suggest what an unknown column, function or keyword may mean: by its name in other systems, else by its spelling."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
-_CLOSE, _CLOSE_KEYWORD = 0.6, 0.75  # DELETE is 0.67 near to SELECT, and not a misspelling
+_CLOSE, _CLOSE_KEYWORD = 0.6, 0.75  # DELETE is 0.67 close to SELECT, and not a misspelling
 _KEYWORDS = ("SELECT", "WITH", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "UNION")
 _TIME = ("timestamp",)
 _SERVICE = ("service_name",)
 _NAME = ("name", "metric_name", "event_name")
-# Columns in the order in which they are looked for; what is quoted is an attribute.
+# Columns in the order in which they are tried; what is quoted is an attribute.
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("level", "lvl", "log_level", "loglevel", "severitytext", "priority", "sev"), ("severity",)),
     **dict.fromkeys(("msg", "text", "line", "log", "log_line", "content", "body"), ("message", "status_message")),
@@ -58,18 +58,18 @@ _FUNCTION_SYNONYMS: dict[str, str] = {
 }
 
 
-def function_meant(name: str) -> str | None:
-    """The function of ours that other systems call by this name in lower case."""
+def suggest_function(name: str) -> str | None:
+    """Return the function that other systems call by this name, in lower case."""
     return _FUNCTION_SYNONYMS.get(name)
 
 
-def no_column(name: str, owners: Sequence[str], columns: Collection[str], attribute: str) -> str:
-    """The message about a column that `owners`, the tables and aliases at that place, do not have. `attribute`: how the
-    attribute of this name would be written, "" if it can be none."""
+def unknown_column_message(name: str, owners: Sequence[str], columns: Collection[str], attribute: str) -> str:
+    """Return the message about a column that `owners`, the tables and aliases at that place, do not have. `attribute`:
+    how to write the attribute of this name, "" if it cannot be one."""
     holders = f"{' and '.join(owners)} {'has' if len(owners) == 1 else 'have'}"
     synonyms = _SYNONYMS.get(name, ())
     meant = next((one for one in synonyms if one in columns or (attribute and one.startswith('"'))), None)
-    near = meant or closest(name, columns)
+    near = meant or closest_name(name, columns)
     sentences = [f"{holders} no column {name}." if owners else f"there is no column {name} here."]
     if near:
         sentences.append(f"Did you mean {near}?")
@@ -78,12 +78,12 @@ def no_column(name: str, owners: Sequence[str], columns: Collection[str], attrib
     return " ".join(sentences) if len(sentences) > 1 else sentences[0].rstrip(".")
 
 
-def closest(name: str, columns: Collection[str], cutoff: float = _CLOSE) -> str | None:
-    """The column whose spelling is nearest."""
+def closest_name(name: str, columns: Collection[str], cutoff: float = _CLOSE) -> str | None:
+    """Return the name with the closest spelling."""
     near = get_close_matches(name, sorted(columns), n=1, cutoff=cutoff)
     return near[0] if near else None
 
 
-def keyword_meant(word: str) -> str | None:
-    """Return the keyword that this word, which is not one, is nearly spelled like."""
-    return None if word.upper() in _KEYWORDS else closest(word.upper(), _KEYWORDS, _CLOSE_KEYWORD)
+def suggest_keyword(word: str) -> str | None:
+    """Return the keyword whose spelling is close to this word; None if the word is a keyword."""
+    return None if word.upper() in _KEYWORDS else closest_name(word.upper(), _KEYWORDS, _CLOSE_KEYWORD)

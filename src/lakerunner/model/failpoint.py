@@ -1,8 +1,8 @@
-"""Failpoints: named moments of the work at which a test lets the process die, as a power cut would.
+"""Failpoints: named moments of the work at which a test kills the process, as a power cut would.
 
 Comes in: the setting `failpoint`, `NAME`, `NAME:COUNT` (at the COUNTth time) or `NAME@TEXT` (whenever what is worked
-on holds TEXT). It is armed once per process; Spark's Python workers get it with their task. Unset, a failpoint is a
-look at a variable.
+on contains TEXT). It is armed once per process; Spark's Python workers get it with their task. An unset failpoint
+costs one look at a variable.
 
 What always holds: dying is SIGKILL: nothing is closed, flushed or rolled back by us.
 """
@@ -50,7 +50,7 @@ POINTS = {
 
 
 @dataclass
-class _Armed:
+class _Failpoint:
     text: str
     name: str
     count: int = 1
@@ -66,33 +66,33 @@ class _Armed:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-_armed: _Armed | None = None
+_armed: _Failpoint | None = None
 
 
 def arm(text: str) -> None:
     """Arm this process with the failpoint of the setting; "" arms nothing. The same text again goes on counting."""
     global _armed
     if text and (_armed is None or _armed.text != text):
-        _armed = _parsed(text)
+        _armed = _parse(text)
 
 
 def check_failpoint(text: str) -> None:
-    """UserError if the text is neither empty nor a failpoint; nothing is armed."""
+    """Raise UserError if the text is neither empty nor a failpoint. Nothing is armed."""
     if text:
-        _parsed(text)
+        _parse(text)
 
 
 def reach(name: str, at: str = "") -> None:
-    """The process is at this moment of its work; `at` says on what."""
+    """Die here if this failpoint is armed; `at` names what is being worked on."""
     if _armed is not None:
         _armed.reached(name, at)
 
 
-def _parsed(text: str) -> _Armed:
+def _parse(text: str) -> _Failpoint:
     rest, _, holds = text.partition("@")
     name, _, count = rest.partition(":")
     if name not in POINTS or (count and not count.isdecimal()) or count == "0":
         raise UserError(
             f"unknown failpoint {text!r}: write NAME, NAME:COUNT or NAME@TEXT, with NAME one of {', '.join(POINTS)}"
         )
-    return _Armed(text, name, int(count or 1), holds)
+    return _Failpoint(text, name, int(count or 1), holds)

@@ -1,7 +1,7 @@
 """Frames between processes: one byte of kind, four bytes of length, the payload. Arrow's bytes are cut to fit them.
 
-What always holds: a frame is read whole or not at all, and its length is bounded before memory is taken for it. What
-the kinds mean is for both ends to agree on; a stream of frames is whole only when the kind came that ends it.
+What always holds: a frame is read whole or not at all, and its length is bounded before memory is taken for it. Both
+ends must agree on what the kinds mean; a stream of frames is complete only after the kind that ends it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOGETHER = 64 << 10  # head and payload up to this size go out in one call
 
 
 class Connection(Protocol):
-    """What is used of a socket; no module below the services opens one from here."""
+    """What is used of a socket. No module below the services opens one here."""
 
     def sendall(self, data: bytes | memoryview, /) -> None: ...
 
@@ -42,7 +42,8 @@ def send_frame(connection: Connection, kind: bytes, payload: bytes | memoryview 
 
 
 def receive_frame(connection: Connection) -> tuple[bytes, bytearray]:
-    """Kind and payload. BrokenStream at the end; TimeoutError where the connection has a timeout that passes."""
+    """Return kind and payload. Raise BrokenStream at the end; TimeoutError where the connection has a timeout that
+    passes."""
     kind, length = _HEAD.unpack(_exactly(connection, _HEAD.size))
     if length > MAX_BYTES:
         raise BrokenStream(f"a frame of {length} bytes is longer than {MAX_BYTES}")
@@ -90,7 +91,7 @@ class Sink:
 
 
 class _Piece:
-    """A file that Arrow reads: the payload of the frame that came last."""
+    """A file that Arrow reads: the payload of the last frame."""
 
     closed = False
 
@@ -113,7 +114,7 @@ class _Piece:
 
 
 class BatchEncoder:
-    """Batches of one schema as payloads: `schema` first, then one for each batch."""
+    """Encode batches of one schema as payloads: `schema` first, then one for each batch."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema.serialize().to_pybytes()
@@ -126,7 +127,7 @@ class BatchEncoder:
 
 
 class BatchDecoder:
-    """The other side of BatchEncoder. Arrow's exceptions for what it cannot read."""
+    """Decode what BatchEncoder encoded. Arrow raises its own exceptions for payloads that it cannot read."""
 
     def __init__(self, schema: bytes | bytearray) -> None:
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(schema))

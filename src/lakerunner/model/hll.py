@@ -1,12 +1,12 @@
-"""How many different series there are, without a list of them: HyperLogLog sketches of their digests.
+"""Count different series without listing them: HyperLogLog sketches of their digests.
 
 Comes in: 64-bit digests. Goes out: sketches of at most 2 KB, their union, and an estimate of how many different digests
-went in. What always holds: a sketch tells of a set, bit for bit: in whatever order, how often and in how many parts
-its members came, the union is the same bytes. So rollups may be made and merged in any way.
+went in. What always holds: a sketch depends on the set alone, bit for bit: in any order, with any repetition and in
+any number of parts, the union is the same bytes. So rollups may be made and merged in any way.
 
-Of a digest, mixed, the upper 11 bits choose one of 2,048 registers, and the zeros that lead the next 30 bits, plus one,
-are its rank; a register has the highest rank of its digests. The estimate is Ertl's (arXiv:1702.01284), which needs no
-corrections at either end. Its standard error is RELATIVE_ERROR, less for small sets.
+The upper 11 bits of a mixed digest choose one of 2,048 registers, and the number of leading zeros of the next 30 bits,
+plus one, is its rank; a register has the highest rank of its digests. The estimate is Ertl's (arXiv:1702.01284), which
+needs no corrections at either end. Its standard error is RELATIVE_ERROR, less for small sets.
 
 In bytes: the precision (11), then, where fewer than half of the registers have a rank, those as uint16, little-endian,
 register << 5 | rank, by register; else the ranks of all, a byte each. docs/formats/segments.md.
@@ -31,8 +31,8 @@ _RANK_BITS = 5
 _HEAD = bytes([PRECISION])
 
 
-def places(digests: Any) -> tuple[Any, Any]:
-    """(register, rank) of each of these int64 digests."""
+def find_registers(digests: Any) -> tuple[Any, Any]:
+    """Return (register, rank) of each of these int64 digests."""
     mixed = np.asarray(digests, np.int64).view(np.uint64).copy()
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         mixed ^= mixed >> np.uint64(33)
@@ -45,15 +45,15 @@ def places(digests: Any) -> tuple[Any, Any]:
 
 
 def sketch(digests: Any) -> bytes:
-    """Of these."""
+    """Return the sketch of these digests."""
     registers = np.zeros((1, REGISTERS), np.uint8)
-    at, ranks = places(digests)
+    at, ranks = find_registers(digests)
     np.maximum.at(registers[0], at, ranks)
-    return packed(registers)[0]
+    return pack(registers)[0]
 
 
-def packed(registers: Any) -> list[bytes]:
-    """The sketches that these registers are, a row each."""
+def pack(registers: Any) -> list[bytes]:
+    """Return the sketches of these registers, one row each."""
     sketches, at = np.nonzero(registers)
     entries = (at << _RANK_BITS | registers[sketches, at]).astype("<u2").tobytes()
     ends = 2 * np.searchsorted(sketches, np.arange(len(registers) + 1))
@@ -65,16 +65,16 @@ def packed(registers: Any) -> list[bytes]:
 
 
 def union(sketches: Iterable[bytes]) -> bytes:
-    """Of all that these tell of. Of none, the sketch of nothing."""
+    """Return the sketch of the union; of no sketches, that of the empty set."""
     registers = np.zeros((1, REGISTERS), np.uint8)
     for one in sketches:
-        np.maximum(registers[0], unpacked(one), out=registers[0])
-    return packed(registers)[0]
+        np.maximum(registers[0], unpack(one), out=registers[0])
+    return pack(registers)[0]
 
 
 def estimate(one: bytes) -> float:
-    """How many different digests went in."""
-    counts = np.bincount(unpacked(one), minlength=_MOST_ZEROS + 2).tolist()
+    """Estimate how many different digests went in."""
+    counts = np.bincount(unpack(one), minlength=_MOST_ZEROS + 2).tolist()
     total = REGISTERS * _tau(1 - counts[_MOST_ZEROS + 1] / REGISTERS)
     for rank in range(_MOST_ZEROS, 0, -1):
         total = (total + counts[rank]) / 2
@@ -82,10 +82,10 @@ def estimate(one: bytes) -> float:
     return REGISTERS * REGISTERS / (2 * math.log(2) * total)
 
 
-def unpacked(one: bytes) -> Any:
-    """Its registers. Corrupt if it is no sketch."""
+def unpack(one: bytes) -> Any:
+    """Return the registers of a sketch. Raise Corrupt if the bytes are not a sketch."""
     if one[:1] != _HEAD:
-        raise Corrupt(f"not a sketch of {REGISTERS} registers: it does not begin like one")
+        raise Corrupt(f"not a sketch of {REGISTERS} registers: wrong first byte")
     body = np.frombuffer(one, np.uint8, offset=1)
     if len(body) == REGISTERS:
         ranks = body
@@ -94,14 +94,14 @@ def unpacked(one: bytes) -> Any:
         ranks = np.zeros(REGISTERS, np.uint8)
         ranks[entries >> _RANK_BITS] = entries & (1 << _RANK_BITS) - 1
     else:
-        raise Corrupt(f"a sketch of {len(one)} bytes: it has other registers than it should")
+        raise Corrupt(f"sketch has {len(one)} bytes, which fits no encoding of {REGISTERS} registers")
     if ranks.max() > _MOST_ZEROS + 1:
-        raise Corrupt("a sketch with a rank that no digest has")
+        raise Corrupt("sketch has a rank that no digest can have")
     return ranks
 
 
 def _sigma(share: float) -> float:
-    """What registers without a digest add."""
+    """Return what registers without a digest add (Ertl's sigma)."""
     if share == 1:
         return math.inf
     total, before, weight = share, -1.0, 1.0
@@ -114,7 +114,7 @@ def _sigma(share: float) -> float:
 
 
 def _tau(share: float) -> float:
-    """What registers of the highest rank take away."""
+    """Return what registers of the highest rank take away (Ertl's tau)."""
     if share in (0, 1):
         return 0.0
     total, before, weight = 1 - share, -1.0, 1.0

@@ -33,36 +33,36 @@ LEVELS = (
     Level(HOUR_NS, 1),
     Level(HOUR_NS, 10),
     Level(DAY_NS, 60),
-)  # those of the level after the last stay as they are
+)  # segments of the level after the last stay as they are
 
 
 @dataclass(frozen=True)
 class MergeLimits:
-    """`target_bytes`: a segment of this size is merged no more. A merge takes segments until they have it, so it never
-    has twice as much."""
+    """`target_bytes`: a segment of this size is not merged any more. A merge takes segments until they reach it, so it
+    never has twice as much."""
 
     max_segments: int
     target_bytes: int
 
 
 def period_of(start_ns: int, level: int) -> int:
-    """The hour or day, counted from the epoch, in which segments of this level are merged with each other."""
+    """Return the hour or day, counted from the epoch, in which segments of this level are merged with each other."""
     return start_ns // LEVELS[level].period_ns
 
 
 def is_mergeable(segment: Segment, target_bytes: int) -> bool:
-    """Whether it is merged at all. Metrics wait until the next tier has their rows: a rollup names the segments it
-    was made of, and they must not go meanwhile."""
+    """Whether a segment is merged at all. Metrics wait until the next tier has their rows: a rollup names the segments
+    that it was made of, and they must not disappear meanwhile."""
     waits = segment.signal == "metrics" and next_tier(segment.frequency_ms) is not None and not segment.rolled
     return segment.level < len(LEVELS) and segment.bytes < target_bytes and not waits
 
 
-def runs(
+def find_runs(
     segments: Iterable[Segment], level: int, limits: MergeLimits, aside: Collection[UUID] = ()
 ) -> list[tuple[Segment, ...]]:
-    """The merges of this level to make of these: all live segments of one collector, signal and frequency that share
-    a range of time and lie in a range of `ingested`. One that cannot be merged, or is set aside, ends a run; a run of
-    one is none."""
+    """Return the merges of this level to make of these: all live segments of one collector, signal and frequency that
+    share a range of time and lie in a range of `ingested`. A segment that cannot be merged, or is set aside, ends a
+    run; a run has at least two segments."""
     found: list[tuple[Segment, ...]] = []
     run: list[Segment] = []
     in_order = sorted(segments, key=lambda one: (one.ingested, one.id))
@@ -73,8 +73,8 @@ def runs(
             for one in parts
             if one.level <= level and one.id not in aside and is_mergeable(one, limits.target_bytes)
         ]
-        # Parts of a merge that was cut have one place, and no sort key in common. They may be taken by themselves where
-        # a run begins; behind others only together, for these would come to stand beside the part that is left.
+        # The parts of a merge that was cut share one place, and no sort key. Alone they may begin a run; after other
+        # segments they are taken only together, because those would end up beside the part that is left.
         if run and not (len(fit) == len(parts) and all(_share(run[0], one, level) for one in fit)):
             found.append(tuple(run))
             run = []

@@ -1,12 +1,12 @@
-"""What object stores say when an object was written. Comes in: their JSON, parsed. Goes out: what was created.
+"""Notifications of object stores about new objects. Comes in: their parsed JSON. Goes out: what was created.
 
     s3      S3 and MinIO records, also inside an SNS message or an EventBridge event; S3's test event names nothing
     gcp     a Pub/Sub message of Cloud Storage, as pushed or pulled
     azure   Event Grid's events of Blob Storage, in its own schema and as CloudEvents, one or a list
 
-What always holds: a key comes out as the object is called, decoded where the provider encodes it; an object named
-several times comes out once, in the order of first naming; deletions and other events name nothing. What is not such
-a notification is a UserError that says where.
+What always holds: a key comes out as the object's name, decoded where the provider encodes it; an object named
+several times comes out once, in the order of first naming; deletions and other events name nothing. Anything else is a
+UserError that names the place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AZURE_CREATED = "Microsoft.Storage.BlobCreated"
 
 
 @dataclass(frozen=True)
-class Created:
+class CreatedObject:
     """An object that a notification names, by bucket (on Azure: container) and key."""
 
     bucket: str
@@ -34,16 +34,17 @@ class Created:
 
     def __post_init__(self) -> None:
         if not isinstance(self.bucket, str) or not isinstance(self.key, str) or not self.bucket or not self.key:
-            raise TypeError("bucket and key are texts")
+            raise TypeError("bucket and key must be non-empty strings")
 
 
-def created_in(provider: str, event: object) -> list[Created]:
-    """What a notification of this provider (one of PROVIDERS) names as created, each once."""
+def created_objects(provider: str, event: object) -> list[CreatedObject]:
+    """Return what a notification of this provider (one of PROVIDERS) names as created, each object once."""
     return list(dict.fromkeys(PROVIDERS[provider](event)))
 
 
 def validation_code(event: object) -> str | None:
-    """What Event Grid wants to hear back before it sends events to a webhook; None if this is not its question."""
+    """Return the code that Event Grid must get back before it sends events to a webhook; None if this is not its
+    question."""
     for one in event if isinstance(event, list) else [event]:
         if isinstance(one, dict) and one.get("eventType") == _AZURE_VALIDATION:
             code = one.get("data", {}).get("validationCode") if isinstance(one.get("data"), dict) else None
@@ -53,22 +54,22 @@ def validation_code(event: object) -> str | None:
     return None
 
 
-def parsed(text: str | bytes) -> Any:
-    """JSON, or a UserError that says why it is none."""
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; raise a UserError that says what is wrong."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise UserError(f"not JSON: {error}") from None
 
 
-def _s3(event: object) -> list[Created]:
+def _s3(event: object) -> list[CreatedObject]:
     event = _object(event, "an S3 event")
     if "TopicArn" in event and "Message" in event:
         if event.get("Type") != "Notification" or not isinstance(event["Message"], str):
             raise UserError(
                 f"SNS message of type {event.get('Type')!r} contains no object: confirm subscriptions in SNS"
             )
-        event = _object(parsed(event["Message"]), "the Message of an SNS notification")
+        event = _object(parse_json(event["Message"]), "the Message of an SNS notification")
     if event.get("Event") == "s3:TestEvent":
         return []
     if "detail-type" in event:
@@ -80,9 +81,11 @@ def _s3(event: object) -> list[Created]:
     return [one for one in made if one]
 
 
-def _s3_record(number: int, record: Any) -> Created | None:
+def _s3_record(number: int, record: Any) -> CreatedObject | None:
     try:
-        named = Created(record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"], errors="strict"))
+        named = CreatedObject(
+            record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"], errors="strict")
+        )
         return named if "ObjectCreated" in record.get("eventName", "ObjectCreated") else None
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"Records[{number}] has no s3.bucket.name or s3.object.key") from None
@@ -90,19 +93,19 @@ def _s3_record(number: int, record: Any) -> Created | None:
         raise UserError(f"Records[{number}]: key is not UTF-8") from None
 
 
-def _event_bridge(event: dict[str, Any]) -> list[Created]:
-    """EventBridge gives keys as they are."""
+def _event_bridge(event: dict[str, Any]) -> list[CreatedObject]:
+    """Read an EventBridge event, whose keys are not encoded."""
     if event["detail-type"] != "Object Created":
         return []
     try:
-        return [Created(event["detail"]["bucket"]["name"], event["detail"]["object"]["key"])]
+        return [CreatedObject(event["detail"]["bucket"]["name"], event["detail"]["object"]["key"])]
     except (KeyError, TypeError):
         raise UserError("EventBridge event has no detail.bucket.name or detail.object.key") from None
 
 
-def _gcp(event: object) -> list[Created]:
-    """Keys are given as they are, in the attributes; the data is there unless the bucket's notifications leave it
-    out, and says the same."""
+def _gcp(event: object) -> list[CreatedObject]:
+    """Read a Pub/Sub message. Its attributes hold keys as they are; its data, unless the bucket's notifications leave
+    it out, says the same."""
     message = _object(_object(event, "a Pub/Sub message").get("message"), "its member message")
     attributes = message.get("attributes") or {}
     try:
@@ -111,23 +114,23 @@ def _gcp(event: object) -> list[Created]:
         if attributes["eventType"] != "OBJECT_FINALIZE":
             return []
         if "objectId" in attributes:
-            return [Created(attributes["bucketId"], attributes["objectId"])]
-        described = parsed(base64.b64decode(message["data"], validate=True))
-        return [Created(described["bucket"], described["name"])]
+            return [CreatedObject(attributes["bucketId"], attributes["objectId"])]
+        described = parse_json(base64.b64decode(message["data"], validate=True))
+        return [CreatedObject(described["bucket"], described["name"])]
     except ValueError:
         raise UserError("data of the message is not base64") from None
     except (KeyError, TypeError):
         raise UserError("Cloud Storage notification has no attributes bucketId and objectId") from None
 
 
-def _azure(event: object) -> list[Created]:
+def _azure(event: object) -> list[CreatedObject]:
     made = [_azure_event(number, one) for number, one in enumerate(event if isinstance(event, list) else [event])]
     return [one for one in made if one]
 
 
-def _azure_event(number: int, event: object) -> Created | None:
-    """The container is in the subject, and so is the name; but the name in the URL is the one whose encoding is
-    known, so it is preferred."""
+def _azure_event(number: int, event: object) -> CreatedObject | None:
+    """Read one Event Grid event. Both the subject and the URL have the container and the name; the URL is preferred for
+    the name, because its encoding is known."""
     event = _object(event, f"event {number}")
     kind = event.get("eventType", event.get("type"))
     if not isinstance(kind, str):
@@ -144,7 +147,7 @@ def _azure_event(number: int, event: object) -> Created | None:
             if not container:
                 container = unquote(path[1:].partition("/")[0], errors="strict")
             name = unquote(path.partition(f"/{container}/")[2], errors="strict")
-        return Created(container, name)
+        return CreatedObject(container, name)
     except (TypeError, ValueError):
         raise UserError(f"event {number} has no valid data.url or subject") from None
 
@@ -155,4 +158,4 @@ def _object(value: object, what: str) -> dict[str, Any]:
     return value
 
 
-PROVIDERS: dict[str, Callable[[object], list[Created]]] = {"s3": _s3, "gcp": _gcp, "azure": _azure}
+PROVIDERS: dict[str, Callable[[object], list[CreatedObject]]] = {"s3": _s3, "gcp": _gcp, "azure": _azure}

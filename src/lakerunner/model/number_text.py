@@ -2,8 +2,8 @@
 
 Comes in: an integer or the bits of a double, and where to write. Goes out: the position behind the text. The digits are
 found by Raffaele Giulietti's Schubfach: one multiplication by a power of ten, rounded to odd, for the number and for
-both ends of what rounds to it. Of the decimals that round to the double it takes one with the fewest digits, and of
-those the nearest. Python and Go choose the same digits and write them in different forms.
+both ends of what rounds to it. Among the decimals that round to the double it takes one with the fewest digits, and
+among those the nearest. Python and Go choose the same digits and write them in different forms.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How Prometheus calls what OTLP sends: names of metrics and labels, job and instance.
+"""Prometheus' names for what OTLP sends: names of metrics and labels, job and instance.
 
 The rules are those of Prometheus 3's OTLP receiver (its otlptranslator 1.0), in two of its translation strategies at
 once: a name in UTF-8 form (NoUTF8EscapingWithSuffixes) and in escaped form (UnderscoreEscapingWithSuffixes), both with
 suffixes for unit and kind. What Prometheus itself sent keeps its names, and is only escaped. docs/formats/prometheus.md
-tells all of it with examples.
+shows all of it with examples.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SERVICE_NAME, SERVICE_NAMESPACE, SERVICE_INSTANCE = "service.name", "service.nam
 
 
 def metric_name(name: str, unit: str, metric_type: str, *, monotonic: bool) -> str:
-    """In UTF-8 form: the name as it is, with the suffixes it lacks."""
+    """Return the name in UTF-8 form: as it is, with the suffixes that it lacks."""
     main, per = _unit_words(unit)
     endings = _endings(unit, metric_type, monotonic=monotonic)
     for ending in (*reversed(endings), per):
@@ -65,8 +65,8 @@ def metric_name(name: str, unit: str, metric_type: str, *, monotonic: bool) -> s
 
 
 def escaped_metric_name(name: str, unit: str, metric_type: str, *, monotonic: bool) -> str | None:
-    """In escaped form: words of ASCII letters, digits and colons, joined by underscores. None where no word is left;
-    Prometheus refuses such a metric."""
+    """Return the name in escaped form: words of ASCII letters, digits and colons, joined by underscores. Return None if
+    no word is left; Prometheus refuses such a metric."""
     words = _WORD.findall(name)
     main, per = map(_escaped_unit, _unit_words(unit))
     per = "" if per == "per_" else per.removesuffix("_")
@@ -84,8 +84,9 @@ def escaped_metric_name(name: str, unit: str, metric_type: str, *, monotonic: bo
 
 
 def escaped_label_name(name: str) -> str:
-    """In escaped form: every character that is not an ASCII letter, digit or underscore becomes one; a name that then
-    begins with a digit, or with a single underscore, gets `key` before it. In UTF-8 form a label's name is as it is."""
+    """Return the name in escaped form: every character that is not an ASCII letter, digit or underscore becomes an
+    underscore; a name that then begins with a digit, or with a single underscore, gets the prefix `key`. In UTF-8 form
+    a label's name is unchanged."""
     escaped = _NOT_OF_LABEL.sub("_", name)
     if escaped.startswith(_DIGITS):
         return f"key_{escaped}"
@@ -93,26 +94,27 @@ def escaped_label_name(name: str) -> str:
 
 
 def escaped_own_name(name: str) -> str:
-    """In escaped form, of a metric or label that Prometheus itself named: every character that is not an ASCII letter,
-    digit, underscore or colon becomes an underscore, and so does a digit at the start."""
+    """Return the escaped form of a metric or label that Prometheus itself named: every character that is not an ASCII
+    letter, digit, underscore or colon becomes an underscore, and so does a digit at the start."""
     return _NOT_OF_NAME.sub("_", name)
 
 
 def unit_name(unit: str) -> str:
-    """The unit in words, as metadata have it."""
+    """Return the unit in words, as metadata have it."""
     words = filter(None, map(_escaped_unit, _unit_words(unit)))
     return "_".join(words).removeprefix("_").removesuffix("_")
 
 
 def _endings(unit: str, metric_type: str, *, monotonic: bool) -> list[str]:
-    """What stands behind the unit. OTLP calls what it cannot measure 1 as well: only of gauges it means a ratio."""
+    """Return the suffixes after the unit. OTLP gives the unit 1 also to what has none: only for gauges it means a
+    ratio."""
     if metric_type == "sum" and monotonic:
         return ["total"]
     return ["ratio"] if metric_type == "gauge" and unit == "1" else []
 
 
 def _unit_words(unit: str) -> tuple[str, str]:
-    """(what is measured, per what) in words, "" for none. Annotations in braces say nothing of the unit."""
+    """Return (what is measured, per what) in words, "" for none. Annotations in braces are not part of the unit."""
     main, _, per = unit.partition("/")
     main, per = main.strip(), per.strip()
     main = "" if _annotated(main) else _UNITS.get(main, main)
@@ -129,7 +131,7 @@ def _escaped_unit(unit: str) -> str:
 
 
 def _without(name: str, ending: str) -> str:
-    """The name without this ending and the character before it, if anything is left then."""
+    """Return the name without this ending and the character before it, if anything is left then."""
     if ending and name.endswith(ending) and len(name) > len(ending) + 1:
         return name[: -len(ending) - 1]
     return name

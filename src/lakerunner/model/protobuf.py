@@ -6,7 +6,7 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5  # wire types
 
 
 def varint(number: int) -> bytes:
-    """A number that is not negative, as it stands on the wire."""
+    """Return the wire form of a number that is not negative."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -19,15 +19,15 @@ def tag(field: int, wire_type: int) -> bytes:
     return varint(field << 3 | wire_type)
 
 
-# Nearly every length is below this; looking one up costs a tenth of making it.
+# Nearly every length is below this; a lookup costs a tenth of encoding it.
 _LENGTHS = tuple(varint(number) for number in range(1 << 14))
 
 
 def length(number: int) -> bytes:
-    """The varint before a delimited field of so many bytes."""
+    """Return the varint before a delimited field of this many bytes."""
     return _LENGTHS[number] if number < len(_LENGTHS) else varint(number)
 
 
 def delimited(field_tag: bytes, data: bytes | bytearray) -> bytes:
-    """A string, bytes or message field."""
+    """Return a string, bytes or message field."""
     return b"".join((field_tag, length(len(data)), data))

@@ -20,14 +20,14 @@ import re2
 from lakerunner.model.errors import TooLarge, UserError
 
 MAX_MEMORY = 8 << 20  # bytes of a compiled pattern with its states; Arrow's limit is the same and fixed
-MAX_WORK = 1_000_000_000  # to find groups in one value: about 0.2 s
-_KEPT = 64  # patterns; each may hold MAX_MEMORY
-_SHOWN = 100
-_GROUP_FREE_WORK = 16  # what a step costs beside copying the bounds of groups, in groups
+MAX_WORK = 1_000_000_000  # of finding groups in one value: about 0.2 s
+_MAX_CACHED = 64  # patterns; each may hold MAX_MEMORY
+_MAX_SHOWN = 100
+_GROUP_FREE_WORK = 16  # the cost of a step without copying the bounds of groups, in groups
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 _NAMED = re.compile(r"\(\?P?<(\w+)>")
 _LONE = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8, as a query's strings hold them
-# What RE2 calls a fault, and what Go does; other faults have the same name in both.
+# RE2's names of faults, and Go's; other faults have the same name in both.
 _GO_NAMES = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -41,8 +41,8 @@ _GO_NAMES = {
 
 
 class Regex:
-    """A compiled pattern that matches whole values. `names` has the numbers of the groups that have a name, of `count`
-    in all."""
+    """A compiled pattern that matches whole values. `names` are the numbers of the named groups; `count` is that of all
+    groups."""
 
     def __init__(self, pattern: str, *, captures: bool) -> None:
         self.text = f"^(?s:{pattern}{_closing(pattern)})$"
@@ -79,15 +79,15 @@ class Regex:
             )
 
 
-@lru_cache(maxsize=_KEPT)
-def compiled(pattern: str) -> Regex:
+@lru_cache(maxsize=_MAX_CACHED)
+def compile_regex(pattern: str) -> Regex:
     """Compile the pattern of a matcher. Raise UserError with what is wrong with it."""
     _check_go_only(pattern, _names(_compile(pattern, captures=True)))
     return Regex(pattern, captures=False)
 
 
-@lru_cache(maxsize=_KEPT)
-def capturing(pattern: str) -> Regex:
+@lru_cache(maxsize=_MAX_CACHED)
+def compile_capturing(pattern: str) -> Regex:
     """Compile a pattern whose groups are needed.
 
     Like Prometheus' label_replace, this looks at it only between the parentheses: `a)(b` is a pattern here.
@@ -95,7 +95,7 @@ def capturing(pattern: str) -> Regex:
     regex = Regex(pattern, captures=True)
     _check_go_only(pattern, regex.names)
     names = _NAMED.findall(_ESCAPE.sub("", pattern))
-    if len(set(names)) < len(names):  # $name would be the first of them that takes part, which RE2 cannot say
+    if len(set(names)) < len(names):  # $name means the first of them that takes part, which RE2 does not report
         raise _fault("invalid named capture", pattern)
     return regex
 
@@ -142,7 +142,7 @@ def _compile(text: str, *, captures: bool) -> Any:
             raise _fault("expression too large", _shortened(text)) from None
         raise _fault(_GO_NAMES.get(kind, kind), about) from None
     finally:
-        re2.purge()  # what is kept is kept above: the library would hold twice as many
+        re2.purge()  # our own caches hold patterns: the library would hold them twice
 
 
 def _fault(kind: str, about: str) -> UserError:
@@ -150,7 +150,7 @@ def _fault(kind: str, about: str) -> UserError:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _encoded(value: str) -> bytes:

@@ -1,15 +1,18 @@
-"""What a setting may be. Comes in: a value of the setting's type. Goes out: what is wrong with it and what to write
-instead, or "" if it is fine. Nothing is opened or looked up here."""
+"""Checks of settings: what a value may be.
+
+Comes in: a value of the setting's type. Goes out: what is wrong with it and what to write instead, or "" if it is
+fine. Nothing is opened or looked up here.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.retention import parse_retention
-from lakerunner.model.size import memory_bytes
+from lakerunner.model.retention_policy import parse_retention
 
 Check = Callable[[Any], str]
 LARGEST_PORT = 65_535
@@ -76,3 +79,19 @@ def retention(pairs: Mapping[str, str]) -> str:
     except UserError as error:
         return f"cannot be used: {error}"
     return ""
+
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[KMGT]i?B)\s*", re.IGNORECASE)
+_POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def memory_bytes(text: str) -> int | None:
+    """Parse a size of memory (`500MB`, `2GB`, `1GiB`, `50%` of the machine's memory) as DuckDB does: GB are powers of
+    1000, GiB of 1024. Return None if the text is not a size."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        return None
+    number, unit = float(found[1]), found[2].upper()
+    if unit == "%":
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * number / 100)
+    return int(number * (1024 if "I" in unit else 1000) ** _POWERS[unit[0]])

@@ -22,7 +22,7 @@ OVERFLOW = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True)
 class Scope:
-    """Where an attribute hangs: the map column that overflows, and the prefix of shredded columns."""
+    """Where an attribute belongs: the map column that overflows, and the prefix of shredded columns."""
 
     map_column: str
     prefix: str
@@ -67,7 +67,7 @@ _EXEMPLAR = pa.struct(
         pa.field("attributes", OVERFLOW),
     ]
 )
-# Counts are integers; only Prometheus' float histograms have the other kind.
+# Counts are integers; only Prometheus' float histograms have float counts.
 _BUCKETS = pa.struct(
     [
         pa.field("offset", pa.int32()),
@@ -109,7 +109,7 @@ _LOGS = pa.schema(
         pa.field("flags", pa.uint32(), nullable=False),
         pa.field("fingerprint", pa.int64(), nullable=False),  # of the message's pattern
         pa.field("dropped_attributes_count", pa.uint32(), nullable=False),
-        # What a row that was sent twice is known by: a digest of the ResourceLogs that brought it, and its place there.
+        # Identifies a row that was sent twice: a digest of the ResourceLogs that brought it, and its place there.
         pa.field("delivery", pa.int64()),
         pa.field("delivery_row", pa.uint32()),
         *_COMMON,
@@ -128,10 +128,10 @@ _METRICS = pa.schema(
         pa.field("unit", pa.string(), nullable=False),
         pa.field("description", pa.string(), nullable=False),
         pa.field("series", pa.int64(), nullable=False),  # digest of name and sorted labels
-        # A number stands in one of both: int_value where all of the series' numbers in the segment are whole.
+        # A number stands in one of both: int_value if all numbers of the series in the segment are integers.
         pa.field("value", pa.float64()),
         pa.field("int_value", pa.int64()),
-        pa.field("is_int", pa.bool_()),  # whether it came as an integer
+        pa.field("is_int", pa.bool_()),  # whether it was sent as an integer
         pa.field("count", pa.uint64()),
         pa.field("float_count", pa.float64()),
         pa.field("sum", pa.float64()),
@@ -156,12 +156,12 @@ _METRICS = pa.schema(
     ]
 )
 
-# A row of a rollup is a window of a series: `timestamp` is its end, `start_timestamp` its start, model/tier.py. What
-# describes the series is as in the last point of the window. For numbers `scale`, `zero_count`, `positive` and
+# A row of a rollup is a bucket of a series: `timestamp` is its end, `start_timestamp` its start (model/tier.py). What
+# describes the series is taken from the last point of the bucket. For numbers `scale`, `zero_count`, `positive` and
 # `negative` are a histogram of the values (scale 6), and `count` is how many are in it; for histograms their own
 # columns are the merged one. docs/formats/rollups.md.
 _WINDOW = [
-    pa.field("chq_rollup_count", pa.uint64()),  # of samples that are numbers; null: the window holds histograms
+    pa.field("chq_rollup_count", pa.uint64()),  # of samples that are numbers; null: the bucket holds histograms
     pa.field("chq_rollup_sum", pa.float64()),
     pa.field("chq_rollup_sum_error", pa.float64()),  # what the sum's rounding lost: add it where sums are added
     pa.field("chq_rollup_min", pa.float64()),
@@ -172,11 +172,11 @@ _WINDOW = [
     pa.field("chq_rollup_last_timestamp", TIME),
     pa.field("chq_rollup_increase", pa.float64()),  # from first to last, over resets
     pa.field("chq_rollup_reset_sum", pa.float64()),  # the values before resets, added
-    pa.field("chq_rollup_resets", pa.uint64()),  # samples below the one before them in the window
-    pa.field("chq_rollup_changes", pa.uint64()),  # samples unlike the one before them in the window
-    pa.field("chq_rollup_stale_timestamp", TIME),  # of the last stale marker in the window
+    pa.field("chq_rollup_resets", pa.uint64()),  # samples below the one before them in the bucket
+    pa.field("chq_rollup_changes", pa.uint64()),  # samples unlike the one before them in the bucket
+    pa.field("chq_rollup_stale_timestamp", TIME),  # of the last stale marker in the bucket
 ]
-# Of cumulative histograms: where there was more than one in the window, the first; and the sum of those before resets.
+# For cumulative histograms: the first, if the bucket has more than one; and the sum of those before resets.
 FIRST_HISTOGRAM = "chq_rollup_first_histogram"
 RESET_HISTOGRAM = "chq_rollup_reset_histogram"
 _OF_HISTOGRAM = (
@@ -220,11 +220,10 @@ _TRACES = pa.schema(
 
 @dataclass(frozen=True)
 class SignalSpec:
-    """`table` is the signal's name in SQL. `sort_version` names the order and layout that
-    `sort_by` and `schema` state now: segments of another version are not merged with these. `row_group_rows` is the
-    most a row group holds. `bloom` columns get a Parquet bloom filter. Values of `sequences` follow from the one
-    before: no dictionary serves them. A nullable column of the schema that no row of a segment fills is left out of
-    it."""
+    """`table` is the signal's name in SQL. `sort_version` names the order and layout that `sort_by` and `schema` state
+    now: segments of another version are not merged with these. `row_group_rows` is the most that a row group holds.
+    `bloom` columns get a Parquet bloom filter. Each value of `sequences` follows from the one before: a dictionary
+    would not help them. A nullable column of the schema that no row of a segment fills is left out of it."""
 
     name: str
     table: str
@@ -255,13 +254,13 @@ METRICS = SignalSpec(
     sequences=("timestamp", "value", "int_value"),
 )
 TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",))
-# Of the signal metrics too: what segments with a frequency_ms hold.
+# Also of the signal metrics: segments with a frequency_ms.
 ROLLUPS = SignalSpec("metrics", "rollups", _ROLLUPS, METRICS.sort_by, 1, 50_000, (), sequences=("timestamp",))
 SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
 
 
 def spec_of(signal: str, frequency_ms: int) -> SignalSpec:
-    """What segments of this signal and frequency hold."""
+    """Return the spec of segments of this signal and frequency."""
     return ROLLUPS if frequency_ms else SIGNALS[signal]
 
 

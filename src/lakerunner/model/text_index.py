@@ -2,10 +2,11 @@
 
 Comes in: the bytes of the side file `text.bin` and a literal that a message must contain. Goes out: the numbers of the
 row groups that may hold such a message. What always holds: a row group that holds one is among them, whatever the
-literal; others may be too. Pure, so that whoever plans a query may ask; pipeline/sides/text_index.py builds the file.
+literal; others may be too. Nothing is read here, so any planner may use it; pipeline/segment/text_index.py builds the
+file.
 
-A message and a literal are compared after `fold`, which takes letters of either case for the same: the index cannot
-tell cases apart, and serves searches that do and that do not.
+A message and a literal are compared after `fold`, which equates letters of either case: the index serves searches
+that respect case and those that ignore it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from lakerunner.model.errors import Corrupt
 SIDE_FILE = "text.bin"
 MAGIC = b"LRTX"
 VERSION = 2
-_WITHOUT_CHECKSUM = 1  # the version before: the same but for that
+_WITHOUT_CHECKSUM = 1  # the version before: the same without a checksum
 
-# Signs beyond ASCII that are an ASCII letter in another case: long s, Kelvin sign, dotted and dotless i.
+# Characters beyond ASCII that are an ASCII letter in another case: long s, Kelvin sign, dotted and dotless i.
 OTHER_CASE = {b"\xc5\xbf": b"s", b"\xe2\x84\xaa": b"k", b"\xc4\xb0": b"i", b"\xc4\xb1": b"i"}
 # A token is a run of these bytes, kept where it has TOKEN_LEAST to RUN_LEAST - 1 of them.
 TOKEN_BYTES = rb"0-9a-z_\x80-\xff"
@@ -34,7 +35,7 @@ RUN_BYTES = rb"0-9a-z_\-"
 RUN_LEAST = 16
 GRAM = 8
 WINDOW = RUN_LEAST - GRAM + 1
-# Of trigrams, any three bytes, only the lower seven bits of each count.
+# Trigrams are any three bytes; only the lower seven bits of each byte count.
 TRIGRAM_BITS = 7
 
 
@@ -62,29 +63,29 @@ _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 @dataclass(frozen=True)
-class Sought:
-    """What a text must have in it, hashed once, to be looked for in many indexes: of each entry its bloom, and both
-    halves of its hash. What is rarest, and so rules out most, comes first."""
+class TextQuery:
+    """What a text must contain, hashed once to be looked up in many indexes: for each entry its bloom, and both halves
+    of its hash. The rarest entries, which rule out most, come first."""
 
     entries: tuple[tuple[Bloom, int, int], ...]
 
     @classmethod
-    def of(cls, asked: Iterable[tuple[Bloom, set[bytes]]]) -> Sought:
+    def build(cls, kinds: Iterable[tuple[Bloom, set[bytes]]]) -> TextQuery:
         made = []
-        for bloom, entries in asked:
+        for bloom, entries in kinds:
             for entry in sorted(entries):
                 hash_ = digest(entry, bloom.seed) | 1
                 made.append((bloom, hash_ & _LOW, hash_ >> 32 | 1))
         return cls(tuple(made))
 
 
-def sought(literal: str, *, ignore_case: bool = False) -> Sought:
-    """A message with this literal in it. Ignoring case means one letter for one letter, as SQL's ILIKE and regular
-    expressions do it."""
-    # What another case of a sign beyond ASCII looks like is not for us to know: then nothing near it is asked for.
+def text_query(literal: str, *, ignore_case: bool = False) -> TextQuery:
+    """Return the query for messages that contain this literal. Ignoring case maps one letter to one letter, as SQL's
+    ILIKE and regular expressions do."""
+    # The other case of a character beyond ASCII is unknown here: nothing next to it is looked up.
     parts = _BEYOND_ASCII.split(literal) if ignore_case else [literal]
     folded = [fold(part.encode()) for part in parts]
-    return Sought.of(
+    return TextQuery.build(
         [
             (TOKENS, {token for part in folded for token in _bounded_tokens(part)}),
             (GRAMS, {gram for part in folded for gram in grams(part)}),
@@ -93,14 +94,14 @@ def sought(literal: str, *, ignore_case: bool = False) -> Sought:
     )
 
 
-def sought_in_attribute(value: str) -> Sought:
-    """A record with this string, or a longer one that holds it, as the value of one of its own attributes: for ids,
-    since only long runs of letters and digits are known."""
-    return Sought.of([(GRAMS, set(grams(fold(value.encode()))))])
+def attribute_query(value: str) -> TextQuery:
+    """Return the query for records with this string, or a longer one that contains it, as the value of one of their own
+    attributes: for ids, since the index has only long runs of letters and digits of attributes."""
+    return TextQuery.build([(GRAMS, set(grams(fold(value.encode()))))])
 
 
 def fold(text: bytes) -> bytes:
-    """One of all texts that differ only in the case of ASCII letters."""
+    """Return the same text for all texts that differ only in the case of ASCII letters."""
     text = text.lower()
     for sign, letter in OTHER_CASE.items():
         text = text.replace(sign, letter)
@@ -108,7 +109,7 @@ def fold(text: bytes) -> bytes:
 
 
 def digest(data: bytes, seed: int) -> int:
-    """pipeline/read/memory.digest of these bytes."""
+    """Compute pipeline/read/memory.digest of these bytes."""
     value = _multiplied(seed ^ 0x9E3779B97F4A7C15, len(data) ^ 0xE7037ED1A0B428DB)
     for at in range(0, max(len(data) - 8, 0), 8):
         value = _multiplied(value ^ int.from_bytes(data[at : at + 8], "little"), 0xA0761D6478BD642F)
@@ -119,7 +120,7 @@ def digest(data: bytes, seed: int) -> int:
 
 
 def grams(folded: bytes) -> Iterator[bytes]:
-    """The grams that are kept of the long runs in a folded text."""
+    """Yield the grams that are kept of the long runs in a folded text."""
     for match in _RUN.finditer(folded):
         run = match.group()
         all_of_it = [run[at : at + GRAM] for at in range(len(run) - GRAM + 1)]
@@ -129,13 +130,13 @@ def grams(folded: bytes) -> Iterator[bytes]:
 
 
 def _multiplied(one: int, other: int) -> int:
-    """The halves of the 128-bit product, xored."""
+    """Return the xor of both halves of the 128-bit product."""
     product = one * other
     return (product ^ product >> 64) & _MASK
 
 
 def _bounded_tokens(folded: bytes) -> Iterator[bytes]:
-    """The tokens that end inside: one at the literal's edge may be part of a longer one in the message."""
+    """Yield the tokens that end inside the literal: one at its edge may be part of a longer token in the message."""
     for match in _TOKEN.finditer(folded):
         if match.start() > 0 and match.end() < len(folded) and TOKEN_LEAST <= len(match.group()) < RUN_LEAST:
             yield match.group()
@@ -148,8 +149,8 @@ def _trigrams(folded: bytes) -> Iterator[bytes]:
 
 
 class TextIndex:
-    """The file, with its header understood. Corrupt if it is not one that we know, or not as it was written: an index
-    that lacks a bit would leave out rows that are there."""
+    """A text index whose header was read. Raise Corrupt if the file has an unknown version, or differs from what was
+    written: an index that lacks a bit would hide rows."""
 
     def __init__(self, file: bytes | memoryview) -> None:
         data = memoryview(file)
@@ -171,10 +172,10 @@ class TextIndex:
         if whole > at and CHECKSUM.unpack_from(data, at) != (zlib.crc32(data[:at]),):
             raise Corrupt("checksum of the text index is wrong")
 
-    def holding(self, what: Sought) -> list[int]:
-        """The row groups that may hold it: those whose blooms have all of its entries."""
+    def holding(self, what: TextQuery) -> list[int]:
+        """Return the row groups that may match: those whose blooms have all entries of the query."""
         groups = self.groups
-        alive = (1 << groups) - 1  # a bit for each row group: a probe is one number, of however many of them
+        alive = (1 << groups) - 1  # one bit for each row group: a probe tests all of them in one operation
         for bloom, at, step in what.entries:
             bits, rows, probes = self._slices[bloom]
             if not rows:

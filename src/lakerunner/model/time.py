@@ -41,18 +41,18 @@ ALL_TIME = TimeRange(MIN_NS, MAX_NS)
 
 
 def hour_of(time_ns: int) -> datetime:
-    """The UTC hour that holds this instant, for paths."""
+    """Return the UTC hour that holds this time, for paths."""
     return datetime.fromtimestamp(time_ns // HOUR_NS * 3600, UTC)
 
 
 def duration_ns(text: str) -> int | None:
-    """`90s`, `15m`, `24h`, `7d`, `4w` or `2y` in nanoseconds; None for any other text."""
+    """Return `90s`, `15m`, `24h`, `7d`, `4w` or `2y` in nanoseconds; None for any other text."""
     found = _DURATION.fullmatch(text)
     return int(found[1]) * _UNITS_NS[found[2]] if found else None
 
 
 def time_text(time_ns: int) -> str:
-    """ISO 8601 with a blank, as DuckDB writes it; nine digits where there is a fraction."""
+    """Return ISO 8601 with a blank, as DuckDB writes it; nine digits if there is a fraction."""
     days, rest = divmod(time_ns, DAY_NS)
     seconds, fraction = divmod(rest, SECOND_NS)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -61,14 +61,15 @@ def time_text(time_ns: int) -> str:
 
 
 def iso_time(time_ns: int) -> str:
-    """ISO 8601 in UTC with nine digits of a second, as times of rows are shown."""
+    """Return ISO 8601 in UTC with nine digits of a second, as times of rows are shown."""
     seconds, fraction = divmod(time_ns, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09}Z"
 
 
 def read_time(text: str) -> tuple[int, bool] | None:
-    """Read an ISO 8601 date, or date and time, with up to nine digits of a second and maybe a zone: its ns, unbounded,
-    and whether it is a date. ValueError for a day that no month has."""
+    """Parse an ISO 8601 date, or date and time, with up to nine digits of a second and an optional zone. Return its ns,
+    unbounded, and whether it is a date; None for any other text. Raise ValueError for a day that its month does not
+    have."""
     found = _ISO.fullmatch(text)
     if not found:
         return None

@@ -43,11 +43,11 @@ Value = None | bool | int | float | str | bytes | tuple["Value", ...] | KeyValue
 
 
 class _Object(list[tuple[str, Any]]):
-    """A JSON object as it stands, before we know whether it is a wrapper."""
+    """A JSON object as it was parsed, before it is known whether it is a wrapper."""
 
 
 def encode_value(value: Value) -> str:
-    """The typed JSON of this value."""
+    """Return the typed JSON of this value."""
     match value:
         case None | bool() | str():
             return json.dumps(value, ensure_ascii=False)
@@ -66,7 +66,7 @@ def encode_value(value: Value) -> str:
 
 
 def decode_value(text: str) -> Value:
-    """The value of this typed JSON; Corrupt if it is none."""
+    """Return the value of this typed JSON. Raise Corrupt if the text is not typed JSON."""
     try:
         parsed = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse)
         return _decoded(parsed)
@@ -101,8 +101,8 @@ def _unwrapped(wrapper: str, inner: Any) -> Value:
             return base64.b64decode(inner, validate=True)
         except binascii.Error as error:
             raise ValueError(f"bytesValue is not base64: {error}") from error
-    raise ValueError(f"{wrapper} does not hold what it should")
+    raise ValueError(f"{wrapper} has a value of a wrong type")
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} stands bare")
+    raise ValueError(f"{constant} is not wrapped in doubleValue")

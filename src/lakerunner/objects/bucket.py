@@ -1,8 +1,8 @@
 """Objects in a bucket: S3, GCS and Azure through obstore, and this process's memory through the same code.
 
-obstore does the requests and retries them (objects/open.py sets the bounds); its errors come out as ours.
-What always holds: Absent is said of an object only. A bucket that is away, closed to us or not there at all
-is Unavailable: no input may be set aside for it.
+obstore sends requests and retries them (objects/open.py sets the bounds); its errors are translated to ours. What
+always holds: only an object can be Absent. A bucket that is down, forbidden or missing is Unavailable, because no input
+may be set aside for it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ from lakerunner.model.errors import (
     Unavailable,
     UserError,
 )
-from lakerunner.objects.keys import checked_key, is_key
-from lakerunner.objects.store import ObjectMeta
+from lakerunner.objects.store import ObjectMeta, checked_key, is_key
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta as ObstoreMeta
     from obstore.store import ObjectStore as ObstoreStore
 
-_NAME = "the object store"  # in messages that clients may see: buckets and endpoints are in `detail`
+_NAME = "the object store"  # in messages that clients may see; buckets and endpoints go into `detail`
 _PAGE = 1000  # keys that S3 lists, and deletes, in one request
 _PART_BYTES, _PARTS = 8 << 20, 4  # of a file that is sent, at a time; S3 takes 10,000 parts of an object
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_ANSWER = re.compile(  # of a server, inside obstore's text
+_ANSWER = re.compile(  # the server's answer inside obstore's text
     r"non-2xx status code: (?P<status>\d{3}) (?P<phrase>[\w -]+)"
     r"(?:[^<]*(?:<\?xml[^>]*>\s*)?<Error[^>]*>\s*<Code>(?P<code>\w+)</Code>\s*(?:<Message>(?P<message>[^<]*))?)?"
 )
@@ -53,7 +52,7 @@ _REFUSED = {"401", "403"}
 
 
 class BucketStore:
-    """The ObjectStore of every store that obstore speaks to. `name`, e.g. s3://lake, is for logs."""
+    """The ObjectStore of every store that obstore supports. `name`, e.g. s3://lake, is for logs."""
 
     def __init__(self, store: ObstoreStore, bucket: str, name: str) -> None:
         self._store = store
@@ -65,7 +64,8 @@ class BucketStore:
         return self._bucket
 
     def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> ObjectMeta | None:
-        """Return None: the answer to a write has the etag, but not the time by which listings are compared."""
+        """Write the object. Return None: the answer to a write has the etag, but not the time by which listings are
+        compared."""
         checked_key(key)
         with self._failures("write", key):
             try:
@@ -74,12 +74,12 @@ class BucketStore:
             except (AlreadyExistsError, PreconditionError):
                 if not if_absent:
                     raise
-                # It may be our own first try, whose answer was lost. That too is work already done.
+                # It may be our own first try, whose answer was lost: then the work is done as well.
                 raise Conflict(f"object {key} exists already") from None
         return None
 
     def put_file(self, key: str, path: Path) -> None:
-        """In parts where it is more than one; until the last is there, nobody sees any of them."""
+        """Write the file, in parts if it is large; nobody sees any of them until the last is there."""
         checked_key(key)
         with path.open("rb") as file, self._failures("write", key):
             obstore.put(self._store, key, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS)
@@ -99,7 +99,7 @@ class BucketStore:
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         if start < 0 or length < 0:
             raise UserError(f"not a range of object {key}: {length} bytes from {start}")
-        if length == 0:  # HTTP knows no empty range
+        if length == 0:  # HTTP has no empty range
             data, enough = memoryview(b""), self.head(key).size >= start
         else:
             data = self._range(checked_key(key), start, length)
@@ -118,16 +118,17 @@ class BucketStore:
             try:
                 return _meta(obstore.head(self._store, key))
             except FileNotFoundError:
-                # An answer to HEAD has no body, which alone tells an absent bucket from an absent object.
+                # An answer to HEAD has no body, and only the body distinguishes a missing bucket from a missing object.
                 return _meta(obstore.get(self._store, key).meta)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
-        """Both prefix and `after` are applied here: obstore lists whole directories only, and there are
-        servers (SeaweedFS) that order by directory, so that leaving `after` to them loses keys.
+        """Apply prefix and `after` here: obstore lists whole directories only, and some servers (SeaweedFS) order by
+        directory, so that leaving `after` to them loses keys.
 
-        A foreign key that is none of ours (a//b) makes obstore give up the listing. Then it goes on directory by
-        directory, so that only the one with that key is left out, and fails at the end. What had been listed
-        before comes again."""
+        A foreign key that we do not allow (a//b) makes obstore abort the listing. Then it goes on directory by
+        directory, so that only the one with that key is left out, and fails at the end. What had been listed before is
+        yielded again.
+        """
         top = prefix.rpartition("/")[0]
         if top and not is_key(top):
             return
@@ -146,7 +147,7 @@ class BucketStore:
             failure = error
         try:
             level = obstore.list_with_delimiter(self._store, directory or None)
-        except InvalidPathError:  # it stands right here
+        except InvalidPathError:  # the invalid key is in this directory itself
             raise failure from None
         yield from level["objects"]
         for child in level["common_prefixes"]:
@@ -163,7 +164,7 @@ class BucketStore:
                 try:
                     obstore.delete(self._store, batch)
                 except FileNotFoundError:
-                    # GCS and Azure stop at the first absent key, with others perhaps still there.
+                    # GCS and Azure stop at the first absent key, and may not have deleted the others.
                     self._delete_singly(batch)
 
     def _delete_singly(self, keys: Iterable[str]) -> None:
@@ -172,12 +173,12 @@ class BucketStore:
                 obstore.delete(self._store, key)
 
     def _range(self, key: str, start: int, length: int) -> memoryview:
-        """Up to length bytes from start; none where the object ends before."""
+        """Return up to `length` bytes from `start`; none if the object ends before."""
         with self._failures("read", key):
             try:
                 return memoryview(obstore.get_range(self._store, key, start=start, length=length))
             except BaseError as error:
-                # The server's way to say that it ends before start, and the memory's.
+                # How servers, and the memory store, report an object that ends before `start`.
                 if _answer(str(error))["status"] == "416" or "Wanted range starting at" in str(error):
                     return memoryview(b"")
                 raise
@@ -188,9 +189,9 @@ class BucketStore:
             yield
         except (BaseError, FileNotFoundError) as error:
             # Not chained: obstore's text holds the whole request and answer, signatures included.
-            raise self._explained(error, action, key) from None
+            raise self._translate(error, action, key) from None
 
-    def _explained(self, error: Exception, action: str, key: str) -> LakerunnerError:
+    def _translate(self, error: Exception, action: str, key: str) -> LakerunnerError:
         text = str(error)
         answer = _answer(text)
         if answer["code"] in _NO_BUCKET:
@@ -203,27 +204,30 @@ class BucketStore:
         advice = ""
         if answer["status"] in _REFUSED:
             advice = ". Check the credentials in the store's options, and their permissions"
-        if isinstance(error, InvalidPathError):  # names a key, and no address
+        if isinstance(error, InvalidPathError):  # the text names a key, and no address
             return Unavailable(f"{_NAME} cannot {action} {key!r}: {_reason(text)}. Delete or rename that object")
-        said = " ".join(filter(None, (answer["status"], answer["phrase"], answer["code"]))) or "no answer"
-        return Unavailable(f"{_NAME} cannot {action} {key!r}: {said}", detail=f"{self._name}: {_reason(text)}{advice}")
+        summary = " ".join(filter(None, (answer["status"], answer["phrase"], answer["code"]))) or "no answer"
+        return Unavailable(
+            f"{_NAME} cannot {action} {key!r}: {summary}", detail=f"{self._name}: {_reason(text)}{advice}"
+        )
 
 
 def _meta(found: ObstoreMeta) -> ObjectMeta:
-    """Etags without their quotes: notifications give them bare, and both must name the same object."""
+    """Return our meta data. Etags lose their quotes: notifications have them bare, and both must name the same
+    object."""
     etag = found["e_tag"]
     modified = (found["last_modified"] - _EPOCH) // timedelta(microseconds=1)
     return ObjectMeta(found["path"], found["size"], etag.strip('"') if etag else None, modified * 1000)
 
 
 def _answer(text: str) -> dict[str, str]:
-    """The server's `status`, its `phrase`, and the `code` and `message` of the body; "" for what is not there."""
+    """Return the server's `status` and `phrase`, and `code` and `message` of the body; "" for what is missing."""
     found = _ANSWER.search(text)
     return found.groupdict("") if found else dict.fromkeys(_ANSWER.groupindex, "")
 
 
 def _reason(text: str) -> str:
-    """Why, in one line: the server's own words, or else obstore's text without its debug part and without
+    """Return the reason in one line: the server's own words, or else obstore's text without its debug part and without
     query strings, which can hold signatures."""
     answer = _answer(text)
     if answer["code"]:

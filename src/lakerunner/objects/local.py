@@ -3,9 +3,9 @@
 Not on obstore, whose local store does not sync what it writes, follows symbolic links to anywhere, and fails
 a whole listing on one file name that is not UTF-8.
 
-What always holds: a file under its final name is whole and on disk. Every path is opened part by part from
-the root and no symbolic link below the root is followed, so nothing outside it is ever read or written. Names
-that cannot be keys, links, devices and half-written files are not objects and are not listed.
+What always holds: a file under its final name is complete and on disk. Every path is opened part by part from the root
+and no symbolic link below the root is followed, so nothing outside it is ever read or written. Names that cannot be
+keys, links, devices and half-written files are not objects and are not listed.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from lakerunner.model.errors import (
     Unavailable,
     UserError,
 )
-from lakerunner.objects.keys import checked_key, is_key
-from lakerunner.objects.store import ObjectMeta
+from lakerunner.objects.store import ObjectMeta, checked_key, is_key
 
 _ETAG_BYTES = 16
 _COPY_BYTES = 1 << 20
-_NAME = "the local store"  # messages reach clients, whom the server's directories are no business of
+_NAME = "the local store"  # messages reach clients, who must not see the server's directories
 _HALF_WRITTEN = ".lakerunner-put-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a pipe that someone left here must not wait for its writer.
+# O_NONBLOCK: opening a named pipe must not wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_OBJECT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
 
 
 class LocalStore:
-    """The ObjectStore of `file://`. The etag is a digest of the content: obstore's and the file system's own
-    marks (inode, time) change when a store is copied, and would have every raw file ingested again."""
+    """The ObjectStore of `file://`. The etag is a digest of the content: obstore's and the file system's own marks
+    (inode, time) change when a store is copied, and every raw file would be ingested again."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -75,7 +74,7 @@ class LocalStore:
                 else:
                     os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
             except FileExistsError:
-                os.fsync(directory)  # the winner's file is on disk before anyone builds on it
+                os.fsync(directory)  # the winner's file must be on disk before anyone relies on it
                 raise Conflict(f"object {key} of {_NAME} exists already") from None
             finally:
                 with suppress(FileNotFoundError):
@@ -84,10 +83,10 @@ class LocalStore:
         return status
 
     def get(self, key: str, *, max_bytes: int) -> memoryview:
-        return self._whole(key, max_bytes)[1]
+        return self._read_all(key, max_bytes)[1]
 
     def fetch(self, key: str, *, max_bytes: int) -> tuple[ObjectMeta, memoryview]:
-        modified_ns, data = self._whole(key, max_bytes)
+        modified_ns, data = self._read_all(key, max_bytes)
         etag = hashlib.blake2b(data, digest_size=_ETAG_BYTES).hexdigest()
         return ObjectMeta(key, len(data), etag, modified_ns), data
 
@@ -138,7 +137,7 @@ class LocalStore:
                 os.unlink(name, dir_fd=directory)
 
     def half_written(self) -> Iterator[ObjectMeta]:
-        """Files of writers that are at it now, or died at it."""
+        """Yield files that writers are writing now, or left when they died."""
         pending = [""]
         with _failures("list", "half-written files"):
             while pending:
@@ -149,15 +148,15 @@ class LocalStore:
                         yield meta
 
     def drop_half_written(self, key: str) -> None:
-        """One that is gone already is not an error."""
+        """Delete a half-written file. One that is gone already is not an error."""
         *parents, name = checked_key(key).split("/")
         if not name.startswith(_HALF_WRITTEN):
-            raise UserError(f"{key!r} is no half-written file")
+            raise UserError(f"{key!r} is not a half-written file")
         with suppress(Absent), _failures("delete", key), self._directory(parents) as directory:
             os.unlink(name, dir_fd=directory)
 
-    def _whole(self, key: str, max_bytes: int) -> tuple[int, memoryview]:
-        """When the file was modified, and its bytes."""
+    def _read_all(self, key: str, max_bytes: int) -> tuple[int, memoryview]:
+        """Return when the file was modified, and its bytes."""
         with _failures("read", key), self._open(key) as file:
             status = os.fstat(file.fileno())
             if status.st_size > max_bytes:
@@ -165,7 +164,7 @@ class LocalStore:
             return status.st_mtime_ns, memoryview(file.read(status.st_size))
 
     def _split(self, key: str) -> tuple[tuple[str, ...], str]:
-        """The directories of the key, from the root on, and the file's name."""
+        """Return the directories of the key, from the root on, and the file's name."""
         *parents, name = checked_key(key).split("/")
         if name.startswith(_HALF_WRITTEN):
             raise UserError(f"invalid object key {key!r}: names with {_HALF_WRITTEN} are reserved")
@@ -173,7 +172,7 @@ class LocalStore:
 
     @contextmanager
     def _directory(self, parts: Iterable[str], *, create: bool = False) -> Iterator[int]:
-        """A descriptor of the directory, reached from the root without following a link."""
+        """Open the directory, reached from the root without following a link, and yield its descriptor."""
         try:
             current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -209,8 +208,8 @@ class LocalStore:
             os.close(descriptor)
 
     def _entries(self, top: str, *, half_written: bool = False) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """What could be keys directly in this directory; nothing if there is no such directory. `half_written`: the
-        store's own files too."""
+        """Yield what could be keys directly in this directory; nothing if there is no such directory. `half_written`:
+        the store's own files too."""
         start = f"{top}/" if top else ""
         try:
             with (
@@ -230,10 +229,10 @@ def _failures(action: str, key: str, *, writing: bool = False) -> Iterator[None]
     try:
         yield
     except OSError as error:
-        raise _explained(error, action, key, writing) from error
+        raise _translate(error, action, key, writing) from error
 
 
-def _explained(error: OSError, action: str, key: str, writing: bool) -> LakerunnerError:
+def _translate(error: OSError, action: str, key: str, writing: bool) -> LakerunnerError:
     if error.errno == errno.ENAMETOOLONG:
         return UserError(f"invalid object key {key!r}: a part of it is too long for {_NAME}")
     if error.errno in _NO_OBJECT:
@@ -252,7 +251,7 @@ def _write_synced(name: str, write: Callable[[BufferedWriter], object], director
 
 
 def _meta(key: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
-    """None if the entry is no plain file, or has just been deleted."""
+    """Return the meta data; None if the entry is not a plain file, or has just been deleted."""
     with suppress(FileNotFoundError):
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):

@@ -1,13 +1,13 @@
-"""A store by its address. Comes in: a URL and options; goes out: an ObjectStore.
+"""Open a store by its address. Comes in: a URL and options. Goes out: an ObjectStore.
 
     file:///var/lib/lake        a directory, created if need be
     memory://name               this process's memory; the same name is the same store
     s3://bucket/prefix          S3 and what speaks its protocol; gs:// and az:// (container) likewise
 
-Options are obstore's: those of the store (`endpoint`, `region`, `access_key_id`, ...) and those of its HTTP
-client (`allow_http`, `timeout`, `proxy_url`, ...). What they leave out, the vendor's usual variables and
-identities give. A failed request is tried again after a pause that grows exponentially and is jittered,
-`retries` times at most and not longer than `retry_seconds`; then the call is Unavailable.
+Options are obstore's: those of the store (`endpoint`, `region`, `access_key_id`, ...) and those of its HTTP client
+(`allow_http`, `timeout`, `proxy_url`, ...). The vendor's usual variables and identities provide what they leave out. A
+failed request is retried after a pause that grows exponentially and is jittered, `retries` times at most and not longer
+than `retry_seconds`; then the call raises Unavailable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakerunner.objects.bucket import BucketStore
 from lakerunner.objects.local import LocalStore
 from lakerunner.objects.store import ObjectStore, SegmentStore
 
-# Of the HTTP client, not of the store: obstore takes them apart from the others.
+# Options of the HTTP client, not of the store: obstore takes them separately.
 _CLIENT_OPTIONS = {
     "allow_http",
     "allow_invalid_certificates",
@@ -51,8 +51,8 @@ _CLIENT_OPTIONS = {
     "timeout",
     "user_agent",
 }
-# A server that goes silent is given up after read_timeout, which must also suffice to send one whole object;
-# one that trickles, after timeout.
+# A silent server is given up after read_timeout, which must also suffice to send one whole object; one that
+# trickles, after timeout.
 _CLIENT_DEFAULTS = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "5min"}
 _BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2}
 
@@ -69,7 +69,7 @@ _MEMORIES: dict[str, MemoryStore] = {}
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """Travels to Spark tasks. The options may hold secrets, so a repr does not show them."""
+    """Where a store is; it travels to Spark tasks. The options may hold secrets, so its repr does not show them."""
 
     url: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -82,8 +82,9 @@ class StoreAddress:
 
 
 def open_store(address: StoreAddress) -> ObjectStore:
-    """Sends no request yet: a bucket that is not there shows at the first call. A local store's directory is made."""
-    store = _opened(address)
+    """Open a store. No request is sent yet: a missing bucket shows at the first call. The directory of a local store is
+    created."""
+    store = _open(address)
     if isinstance(store, LocalStore):
         try:
             store.root.mkdir(parents=True, exist_ok=True)
@@ -93,28 +94,28 @@ def open_store(address: StoreAddress) -> ObjectStore:
 
 
 def check_store(address: StoreAddress) -> None:
-    """UserError if the address or its options cannot be used; no directory is made and no request is sent."""
-    _opened(address)
+    """Raise UserError if the address or its options cannot be used. No directory is created and no request is sent."""
+    _open(address)
 
 
-def _opened(address: StoreAddress) -> ObjectStore:
+def _open(address: StoreAddress) -> ObjectStore:
     scheme, separator, _ = address.url.partition("://")
     if not separator or scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES)
-        raise UserError(f"store {address.url!r} is of an unknown kind: it must start with one of {known}")
+        raise UserError(f"store {address.url!r} has an unknown scheme: it must start with one of {known}")
     return STORES[scheme](address)
 
 
 @cache
 def shared_store(address: StoreAddress) -> ObjectStore:
-    """The one client of this process for the address: connections and credentials are kept across tasks. A directory
-    that is not there is not made: it is a store that is away, and its objects are not gone."""
-    return _opened(address)
+    """Return the one client of this process for the address: connections and credentials are kept across tasks. A
+    missing directory is not created: it means that the store is down, not that its objects are gone."""
+    return _open(address)
 
 
 def with_variables(address: StoreAddress, environment: Mapping[str, str]) -> StoreAddress:
     """Return the address with the vendor's variables among its options, for a process whose environment lacks them:
-    Spark's have none of our secrets (pipeline/environment.py). The address's own options win."""
+    Spark's processes have none of our secrets (pipeline/jvm.py). The address's own options win."""
     kind, prefixes = _VARIABLES.get(address.url.partition("://")[0], (None, ()))
     if kind is None:
         return address
@@ -128,12 +129,12 @@ def with_variables(address: StoreAddress, environment: Mapping[str, str]) -> Sto
 
 
 def _is_new_option(kind: Callable[..., Any], config: dict[str, str]) -> bool:
-    """Return whether obstore knows all names of the config, and none of them twice (`endpoint`, `aws_endpoint`)."""
+    """Whether obstore knows all names of the config, and none of them is given twice (`endpoint`, `aws_endpoint`)."""
     try:
         kind("bucket", config=config)
     except UnknownConfigurationKeyError:
         return False
-    except (BaseError, ValueError) as error:  # else a value is missing or wrong: opening the store will tell
+    except (BaseError, ValueError) as error:  # otherwise a value is missing or wrong: opening the store reports it
         return "Duplicate key" not in str(error)
     return True
 
@@ -176,7 +177,7 @@ def _refuse_options(address: StoreAddress) -> None:
 
 
 def _without_values(error: Exception, address: StoreAddress) -> str:
-    """The first line of the error; a value that it quotes may be a secret."""
+    """Return the first line of the error; a value that it quotes may be a secret."""
     text = str(error).partition("\n")[0]
     for _, value in address.options:
         text = text.replace(f'"{value}"', "its value")
@@ -193,12 +194,13 @@ STORES: dict[str, Callable[[StoreAddress], ObjectStore]] = {
 
 
 class HurryingStore:
-    """Reads of a store that may be away, for those whose clients wait. Safe to use from many threads. Both are the same
-    store; `patient` tries again.
+    """Reads of a store that may be down, on behalf of waiting clients. Safe to use from many threads. Both arguments
+    are the same store; `patient` retries.
 
-    What always holds: every read asks the store. While reads go well one that fails is tried again, for as long as the
-    store was opened with; after one that failed all the same none is, until a read goes well. So a store that is away
-    is waited for once, not once for each of a query's many reads, and a store that is back is found by the first.
+    What always holds: every read calls the store. While reads succeed, a read that fails is retried, for as long as the
+    store was opened with; after one that failed all the same nothing is retried, until a read succeeds. So a store that
+    is down is waited for once, not once for each of a query's many reads, and the first read finds a store that is
+    back.
     """
 
     def __init__(self, patient: SegmentStore, hurried: SegmentStore) -> None:

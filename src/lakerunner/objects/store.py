@@ -1,17 +1,23 @@
-"""The contract of an object store. tests/suites/object_store.py holds every implementation to it."""
+"""The contract of an object store, and which strings are keys.
+
+tests/suites/object_store.py tests every implementation of the contract.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from lakerunner.model.errors import UserError
+
 
 @dataclass(frozen=True)
 class ObjectMeta:
-    """`etag` changes whenever the content does. A listing of local files leaves it None: there it is a
-    digest of the content, which only `head` pays for."""
+    """`etag` changes whenever the content does. A listing of local files leaves it None: there it is a digest of the
+    content, which only `head` computes."""
 
     key: str
     size: int
@@ -20,45 +26,68 @@ class ObjectMeta:
 
 
 class SegmentStore(Protocol):
-    """What reading segments takes of a store."""
+    """The part of a store that reading segments needs."""
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
-        """These bytes exactly; Absent if there is no such object, Corrupt if it is shorter."""
+        """Return exactly these bytes; raise Absent if there is no such object, Corrupt if it is shorter."""
 
     def local_path(self, key: str) -> Path | None:
-        """The file of this machine that is the object, to be read and linked to only; Absent if there is no such
-        object. None where objects are not files of this machine."""
+        """Return the local file that is the object, which may only be read and linked to; None where objects are not
+        local files. Raise Absent if there is no such object."""
 
 
 class ObjectStore(SegmentStore, Protocol):
     """Keys are relative paths with '/' between parts, below the store's URL.
 
-    Every call may raise Unavailable after its bounded retries: the store is away, try again later.
+    Every call may raise Unavailable after its bounded retries: the store is down, try again later.
     """
 
     @property
     def bucket(self) -> str:
-        """The name that source objects are recorded under; the same after a local store has moved."""
+        """The name under which source objects are recorded; it stays the same when a local store is moved."""
 
     def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> ObjectMeta | None:
-        """Write the whole object, atomically and durably; return what `head` says of it, or None where the store would
-        have to be asked for that. `if_absent`: Conflict if the key exists."""
+        """Write the whole object, atomically and durably. Return what `head` would return, or None if that would take
+        another request. `if_absent`: raise Conflict if the key exists."""
 
     def put_file(self, key: str, path: Path) -> None:
-        """As `put`, with what this file of the machine holds, which is never in memory as a whole."""
+        """Write the content of this local file, as `put` does, without loading all of it into memory."""
 
     def get(self, key: str, *, max_bytes: int) -> memoryview:
-        """The whole object. Absent if there is none; TooLarge, before reading it, beyond max_bytes."""
+        """Return the whole object. Raise Absent if there is none; TooLarge, before reading it, beyond max_bytes."""
 
     def fetch(self, key: str, *, max_bytes: int) -> tuple[ObjectMeta, memoryview]:
-        """As `get`, with what `head` says of the object that these bytes are, even if another takes its place."""
+        """Return what `get` returns with the meta data of exactly that object, even if another replaces it
+        meanwhile."""
 
     def head(self, key: str) -> ObjectMeta:
-        """What is there now, etag included. Absent if there is none."""
+        """Return what is there now, etag included. Raise Absent if there is none."""
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
-        """Objects whose key starts with prefix (any string), in pages, order unspecified; only keys > after.
-        An absent prefix is an empty listing. One that fails may have named objects twice."""
+        """Yield objects whose key starts with prefix (any string), in pages, in no particular order; only keys > after.
+        An absent prefix is an empty listing. A listing that fails may have yielded objects twice."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Absent keys are not an error: the sweeper may run twice."""
+        """Delete these objects. Absent keys are not an error: the sweeper may run twice."""
+
+
+# ---- keys: relative paths that every store, and every file system, takes as they are
+
+MAX_KEY_BYTES = 1024  # what S3, GCS and Azure allow
+
+_PART = r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f\ud800-\udfff]+"
+_KEY = re.compile(rf"{_PART}(?:/{_PART})*")
+
+
+def is_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None and len(text.encode()) <= MAX_KEY_BYTES
+
+
+def checked_key(key: str) -> str:
+    """Return the key, or raise a UserError that says what a key is."""
+    if not is_key(key):
+        raise UserError(
+            f"invalid object key {key!r}: use 1 to {MAX_KEY_BYTES} bytes, '/' only between parts, "
+            "no part empty, '.' or '..', no control characters"
+        )
+    return key

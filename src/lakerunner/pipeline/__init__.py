@@ -1,1 +1,1 @@
-"""Raw objects to segments, on Spark. The only importer of PySpark."""
+"""Make segments of raw objects, merge them and roll them up, on Spark. Only this package imports PySpark."""

@@ -1,11 +1,11 @@
-"""Compaction: one Spark job merges segments into fewer, a task for each set that becomes one.
+"""Compaction: one Spark job merges segments into fewer, a task for each merge.
 
 Comes in: the index rows of the segments of each merge, the store's address, limits. Goes out: the index rows of the
-segments that were written instead, or which of the given ones cannot be read, and why. Nothing is committed here.
+segments that were written instead, or which of the inputs cannot be read, and why. Nothing is committed here.
 
 What always holds: a task holds about `memory` bytes of rows, however large its segments are. The same merge gives the
-same segments, ids and bytes. A store that is away is Unavailable, and then the same merge may simply be tried again; a
-worker that died is Crashed.
+same segments, ids and bytes. If the store is away, this is Unavailable, and the same merge may simply be tried again;
+if a worker died, it is Crashed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import spec_of
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import SegmentStore
-from lakerunner.pipeline.job import run
-from lakerunner.pipeline.merge.input_series import InputSeries
-from lakerunner.pipeline.merge.merged import merged
-from lakerunner.pipeline.merge.opened import Damaged, open_segments, side_of
-from lakerunner.pipeline.merge.output import Output
-from lakerunner.pipeline.merge.row_groups import Groups
-from lakerunner.pipeline.merge.scratch import scratch
-from lakerunner.pipeline.sides.side import SideInputs
-from lakerunner.pipeline.signals import sides_of
-from lakerunner.pipeline.write import Identity
+from lakerunner.pipeline.job import run_tasks
+from lakerunner.pipeline.merge.inputs import Damaged, InputSeries, open_segments, read_side, scratch
+from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
+from lakerunner.pipeline.segment.side import SideInputs
+from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.signals import row_of, sides_of
 
-if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
+if TYPE_CHECKING:  # workers import this module too, and need no sessions
     from pyspark.sql import SparkSession
 
 JOB_GROUP = "compact"
@@ -42,7 +39,7 @@ JOB_GROUP = "compact"
 
 @dataclass(frozen=True)
 class CompactWork:
-    """Segments to merge, ordered by `ingested`; `level` is that of what they become."""
+    """Segments to merge, ordered by `ingested`; `level` is that of the result."""
 
     organization: UUID
     collector: str
@@ -57,12 +54,12 @@ class CompactWork:
             if (one.organization, one.collector, one.signal, one.frequency_ms) != whose:
                 raise ValueError(f"segment {one.id} does not belong to {whose}")
         if len({(one.sort_version, one.rolled) for one in self.segments}) != 1:
-            raise ValueError("segments that are merged have one sort version, and are all rolled or none is")
+            raise ValueError("segments of a merge must have one sort version, and be all rolled up or none")
         if list(self.segments) != sorted(self.segments, key=lambda one: one.ingested):
-            raise ValueError("segments that are merged are ordered by when they were ingested")
+            raise ValueError("segments of a merge must be ordered by `ingested`")
 
     def segment_id(self, number: int) -> UUID:
-        """Of the segment of this number, from 0, that the merge gives."""
+        """Return the id of the segment with this number, from 0, that the merge writes."""
         whose = str(self.organization), self.collector, self.signal, self.frequency_ms
         version = self.segments[0].sort_version
         further = (number,) if number else ()
@@ -71,8 +68,8 @@ class CompactWork:
 
 @dataclass(frozen=True)
 class CompactLimits:
-    """`memory`: about what the rows of one merge may take. `max_bytes`: a segment that has become as large ends where
-    its sort key changes next, and another goes on. `failpoint` arms the workers."""
+    """`memory`: about how much the rows of one merge may take. `max_bytes`: a segment that has reached this size ends
+    where its sort key changes next, and another one begins. `failpoint` arms the workers."""
 
     memory: int
     max_bytes: int
@@ -81,8 +78,8 @@ class CompactLimits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The segments that were written, which hold all rows of the given ones; or, with `error`, none. `damaged`: the one
-    of the given that cannot be read."""
+    """The segments that were written, which hold all rows of the inputs; none if there is an `error`. `damaged` is the
+    input that cannot be read."""
 
     segments: tuple[Segment, ...]
     error: str = ""
@@ -90,22 +87,22 @@ class Outcome:
 
 
 class MergeStore(SegmentStore, Protocol):
-    """What a merge takes of a store: it reads segments and writes files."""
+    """What a merge needs of a store: it reads segments and writes files."""
 
     def put_file(self, key: str, path: Path) -> None:
-        """As ObjectStore has it."""
+        """Store a file, as ObjectStore does."""
 
 
 def compact(
     spark: SparkSession, works: Sequence[CompactWork], address: StoreAddress, limits: CompactLimits
 ) -> list[Outcome]:
     """Write the segments of these merges in one Spark job. Unavailable if the store is away, Crashed if a worker died;
-    interrupted, it cancels its job."""
-    return run(spark, JOB_GROUP, works, partial(compact_work, address=address, limits=limits))
+    if interrupted, it cancels its job."""
+    return run_tasks(spark, JOB_GROUP, works, partial(compact_work, address=address, limits=limits))
 
 
 def compact_work(work: CompactWork, address: StoreAddress, limits: CompactLimits) -> Outcome:
-    """What one task does."""
+    """Run one task."""
     arm(limits.failpoint)
     store = shared_store(address)
     reach("before-merge", str(work.segments[0].id))
@@ -121,16 +118,16 @@ def compact_work(work: CompactWork, address: StoreAddress, limits: CompactLimits
 def merge_segments(
     work: CompactWork, store: MergeStore, limits: CompactLimits, directory: Path, *, dedupe: bool = True
 ) -> Iterator[Segment]:
-    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` rows that came twice
-    stay."""
+    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay."""
     spec = spec_of(work.signal, work.frequency_ms)
-    rows = merged(spec, open_segments(store, work.segments, directory), limits.memory, dedupe=dedupe)
-    output = Output(rows.schema, rows.columns, directory, store.put_file, rows.sample(), limits.max_bytes)
-    given = SideInputs(rows.columns, InputSeries(work.segments, partial(side_of, store)))
-    groups = Groups(rows, spec)
+    same_row = row_of(spec).same_row if dedupe else None
+    rows = merge_rows(spec, open_segments(store, work.segments, directory), limits.memory, same_row=same_row)
+    output = SegmentOutput(rows.schema, rows.columns, directory, store.put_file, rows.sample(), limits.max_bytes)
+    given = SideInputs(rows.columns, InputSeries(work.segments, partial(read_side, store)))
+    groups = RowGroups(rows, spec)
     number = 0
     while groups.peek() is not None:
-        identity = Identity(
+        identity = SegmentIdentity(
             work.segment_id(number),
             work.organization,
             work.collector,

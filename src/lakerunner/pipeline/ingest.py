@@ -1,12 +1,12 @@
 """Ingest: one Spark job turns a box of raw objects into segments.
 
-Comes in: a box (paths only), the store's address, limits. Goes out: the index rows of the segments that were
-written, and what became of every object: done, or set aside with a reason. Nothing is committed here.
+Comes in: a box (paths only), the store's address, limits. Goes out: the index rows of the segments that were written,
+and the outcome of every object: done, or set aside with a reason. Nothing is committed here.
 
-What always holds: an object that cannot be read never stops its neighbours. A task holds no more than
-task_max_bytes of unpacked input, one more object, and what is being read ahead, however large the box is. The
-same box cut into the same number of tasks gives the same segments, ids and bytes. A store that is away is
-Unavailable, and then the same box may simply be tried again; a worker that died is Crashed.
+What always holds: an object that cannot be read never stops its neighbours. A task holds no more than task_max_bytes of
+unpacked input, one more object, and what is being read ahead, however large the box is. The same box cut into the same
+number of tasks gives the same segments, ids and bytes. If the store is away, this is Unavailable, and the same box may
+simply be tried again; if a worker died, it is Crashed.
 """
 
 from __future__ import annotations
@@ -19,35 +19,34 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakerunner.bus.topics import IngestBox
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError, WrongContent
 from lakerunner.model.failpoint import arm, reach
-from lakerunner.model.findings import Findings, Note, Rejects
-from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
-from lakerunner.model.source import SourceObject, signal_word
+from lakerunner.model.source import Findings, Note, Rejects, SourceObject, signal_word
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.job import run
-from lakerunner.pipeline.segments import Made, Raw, make_segments, signal_in
+from lakerunner.pipeline.job import run_tasks
+from lakerunner.pipeline.make_segments import MakeResult, Raw, detect_signal, make_segments
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
 
-if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
+if TYPE_CHECKING:  # workers import this module too, and need no sessions
     from pyspark.sql import SparkSession
 
 JOB_GROUP = "ingest"
 _TASK_MIN_BYTES = 1 << 20  # of packed input: below it, starting a task costs more than it saves
-_AHEAD_OBJECTS = 8  # hides the store's latency; a task computes on one core meanwhile
+_AHEAD_OBJECTS = 8  # hides the store's latency while the task computes on one core
 _AHEAD_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
 class IngestLimits:
-    """`object_max_bytes`: a larger object, packed or unpacked, is set aside. `task_max_bytes`: unpacked
-    input that goes into one set of segments at most, unless a single object is larger. `failpoint` arms the workers.
-    `bad_lines_max_share`: an object with a larger share of lines that cannot be read is set aside."""
+    """`object_max_bytes`: a larger object, packed or unpacked, is set aside. `task_max_bytes`: the most unpacked input
+    for one set of segments, unless a single object is larger. `failpoint` arms the workers. `bad_lines_max_share`: an
+    object with a larger share of unreadable lines is set aside."""
 
     object_max_bytes: int
     task_max_bytes: int
@@ -57,8 +56,8 @@ class IngestLimits:
 
 @dataclass(frozen=True)
 class BoxResult:
-    """Every object of the box is in `done`, `failed` or `rerouted`, once. `findings` are of those that are done.
-    `rerouted` are those whose content is of another signal, which it names, than their file's name says."""
+    """Every object of the box is in `done`, `failed` or `rerouted`, once. `findings` are on those that are done.
+    `rerouted` pairs objects whose content is of another signal than their file name tells with that signal."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -70,51 +69,51 @@ class BoxResult:
 def ingest_box(
     spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
 ) -> BoxResult:
-    """Write the box's segments in one Spark job. Unavailable if the store is away, Crashed if a worker died;
+    """Write the box's segments in one Spark job. Unavailable if the store is away, Crashed if a worker died; if
     interrupted, it cancels its job."""
     groups = split(box, spark.sparkContext.defaultParallelism)
     task = partial(ingest_group, address=address, limits=limits, mappings=mappings)
-    return _joined(run(spark, JOB_GROUP, groups, task))
+    return _join_results(run_tasks(spark, JOB_GROUP, groups, task))
 
 
 def ingest_group(
     box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
 ) -> BoxResult:
-    """What one task does, and the whole of a box without Spark."""
+    """Run one task; also a whole box without Spark."""
     arm(limits.failpoint)
     store = shared_store(address)
     spec = signal_named(box.signal)
     failed: list[Failure] = []
     results = []
-    unpacked = partial(_unpacked, signal=box.signal, limits=limits, mappings=mappings)
+    unpacked = partial(_decode_object, signal=box.signal, limits=limits, mappings=mappings)
     for raws in _batches(_read_ahead(store, box.sources, limits), unpacked, limits, failed):
-        results.append(_empty([raw.source for raw in raws if not raw.data]))
+        results.append(_empty_objects([raw.source for raw in raws if not raw.data]))
         raws[:] = [raw for raw in raws if raw.data]
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
         results.append(BoxResult(made.segments, made.done, (), tuple(_findings(made, raws))))
         failed += _failures(made.failed, raws, box.signal)
-        raws.clear()  # free them before the next are gathered
-    return _joined([*results, _ended(failed, box.signal)])
+        raws.clear()  # free them before the next batch
+    return _join_results([*results, _settle_failures(failed, box.signal)])
 
 
 def read_object(
     store: ObjectStore, source: SourceObject, signal: str, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
 ) -> Raw:
     """Return the content of one object as a box has it. Absent if it is gone, Corrupt or UserError if it cannot be read
-    or is another one by now."""
-    return _unpacked(source, _read(store, source, limits), signal, limits, mappings)
+    or has changed."""
+    return _decode_object(source, _fetch(store, source, limits), signal, limits, mappings)
 
 
 Failure = tuple[SourceObject, Exception]
 
 
-def _empty(sources: Sequence[SourceObject]) -> BoxResult:
-    """Objects without content: they are done, and have no rows."""
+def _empty_objects(sources: Sequence[SourceObject]) -> BoxResult:
+    """Return the result of objects without content: they are done, and have no rows."""
     return BoxResult((), tuple(sources), (), tuple((source, Findings(rows=0)) for source in sources))
 
 
-def _findings(made: Made, raws: Sequence[Raw]) -> Iterator[tuple[SourceObject, Findings]]:
-    """What is known of each object that is done: from its transcoder, which names lines, then from its rows."""
+def _findings(made: MakeResult, raws: Sequence[Raw]) -> Iterator[tuple[SourceObject, Findings]]:
+    """Yield the findings on each done object: from its transcoder, which names lines, then from its rows."""
     of_raws = {raw.source: raw.findings for raw in raws}
     notes: dict[SourceObject, list[Note]] = {}
     for source, note in made.notes:
@@ -124,15 +123,16 @@ def _findings(made: Made, raws: Sequence[Raw]) -> Iterator[tuple[SourceObject, F
 
 
 def _failures(failed: Iterable[tuple[SourceObject, str]], raws: Sequence[Raw], signal: str) -> Iterator[Failure]:
-    """Objects that a reader refused, with the signal that they are of where their bytes tell."""
+    """Yield objects that a reader refused, with the signal that their bytes show, if any."""
     of_source = {raw.source: raw for raw in raws}
     for source, reason in failed:
-        yield source, WrongContent(reason, signal_in(of_source[source], signal))
+        yield source, WrongContent(reason, detect_signal(of_source[source], signal))
 
 
-def _ended(failed: Iterable[Failure], signal: str) -> BoxResult:
-    """Those set aside, and those that go to their own signal. Only a signal that the name tells is doubted: one that a
-    folder states against it is meant. So nothing is sent on twice, as then the name tells another."""
+def _settle_failures(failed: Iterable[Failure], signal: str) -> BoxResult:
+    """Return the objects that are set aside, and those that go to their own signal. Only a signal that comes from the
+    file name is doubted: one that a folder states is meant. So an object is never rerouted twice, since afterwards its
+    name tells another signal."""
     aside, rerouted = [], []
     for source, error in failed:
         guess, word = signal_word(source.key.rpartition("/")[2])
@@ -152,8 +152,8 @@ def _put(store: ObjectStore, path: str, data: memoryview) -> None:
 
 
 def split(box: IngestBox, slots: int) -> list[IngestBox]:
-    """The box cut into smaller ones of about equal size, one per task: as many as there are slots, and
-    fewer where there is little to do. An object that is in the box twice is taken once."""
+    """Cut the box into smaller ones of about equal size, one per task: as many as there are slots, and fewer if there
+    is little to do. An object that is in the box twice is taken once."""
     sources = sorted({source.identity: source for source in box.sources}.values())
     total = sum(source.size for source in sources)
     tasks = max(1, min(slots, len(sources), total // _TASK_MIN_BYTES))
@@ -172,7 +172,7 @@ def _batches(
     limits: IngestLimits,
     failed: list[Failure],
 ) -> Iterator[list[Raw]]:
-    """Unpacked objects, as many at a time as may be held; those that cannot be read go to `failed`."""
+    """Yield unpacked objects, as many at a time as may be held; those that cannot be read go to `failed`."""
     batch: list[Raw] = []
     held = 0
     for source, reading in readings:
@@ -181,28 +181,30 @@ def _batches(
         except (Corrupt, UserError) as error:
             failed.append((source, error))
             continue
-        del reading  # and with it the packed object
+        del reading  # frees the packed object
         if batch and held + len(raw.data) > limits.task_max_bytes:
             yield batch
             batch, held = [], 0
         batch.append(raw)
         held += len(raw.data)
         del raw
-        if held >= limits.task_max_bytes:  # before another, which may be as large, is read beside it
+        if held >= limits.task_max_bytes:  # before another one, perhaps as large, is read
             yield batch
             batch, held = [], 0
     if batch:
         yield batch
 
 
-def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: IngestLimits, mappings: Mappings) -> Raw:
-    """The object's content, as OTLP where its format is one that is transcoded."""
+def _decode_object(
+    source: SourceObject, data: memoryview, signal: str, limits: IngestLimits, mappings: Mappings
+) -> Raw:
+    """Return the object's content, as OTLP if its format is transcoded."""
     found, content = unpack(source.key, data, limits.object_max_bytes)
     transcoder = TRANSCODERS.get(found)
     if transcoder is None or not content:
         return Raw(source, content, found)
     try:
-        made = transcoder(signal, content, mappings.of(source.key, signal).near(source.modified_ns))
+        made = transcoder(signal, content, mappings.columns_of(source.key, signal).near(source.modified_ns))
         _refuse_mostly_bad(made.findings.rejects, limits.bad_lines_max_share)
     except Corrupt as error:
         raise error if isinstance(error, WrongContent) else WrongContent(str(error)) from None
@@ -210,7 +212,7 @@ def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: Inges
 
 
 def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
-    """Corrupt if too many lines cannot be read: then the format is probably not what the key's ending says."""
+    """Raise Corrupt if too many lines cannot be read: the format is then probably not what the key's ending tells."""
     if rejects.count > max_share * rejects.lines:
         first = rejects.first[0]
         raise Corrupt(
@@ -222,13 +224,13 @@ def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
 def _read_ahead(
     store: ObjectStore, sources: Sequence[SourceObject], limits: IngestLimits
 ) -> Iterator[tuple[SourceObject, Future[memoryview]]]:
-    """The objects in their order, the next few being read while one is worked on."""
+    """Yield the objects in their order, reading the next few while one is processed."""
     waiting: deque[tuple[SourceObject, Future[memoryview]]] = deque()
     with ThreadPoolExecutor(_AHEAD_OBJECTS) as pool:
         for source in sources:
             while waiting and not _fits(source, waiting):
                 yield waiting.popleft()
-            waiting.append((source, pool.submit(_read, store, source, limits)))
+            waiting.append((source, pool.submit(_fetch, store, source, limits)))
         while waiting:
             yield waiting.popleft()
 
@@ -238,9 +240,9 @@ def _fits(source: SourceObject, waiting: Sequence[tuple[SourceObject, Any]]) -> 
     return len(waiting) < _AHEAD_OBJECTS and size <= _AHEAD_BYTES
 
 
-def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> memoryview:
-    """The object as it was announced. If another stands there by now, that one is announced under its own etag:
-    taking it here would take it twice."""
+def _fetch(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> memoryview:
+    """Return the object as it was announced. If it has been overwritten, the new one is announced under its own etag:
+    taking it here would ingest it twice."""
     if source.size > limits.object_max_bytes:
         raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to ingest it")
     reach("before-read", source.key)
@@ -256,7 +258,7 @@ def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> mem
     return data
 
 
-def _joined(results: Sequence[BoxResult]) -> BoxResult:
+def _join_results(results: Sequence[BoxResult]) -> BoxResult:
     return BoxResult(
         tuple(segment for result in results for segment in result.segments),
         tuple(source for result in results for source in result.done),

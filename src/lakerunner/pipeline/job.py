@@ -1,7 +1,7 @@
-"""A Spark job of ours: one task per item, each a call of a plain function in a worker process.
+"""Run a Spark job: one task per item, each a call of a plain function in a worker process.
 
-Comes in: items and a function, which travel by pickle. Goes out: what the function gave for each, in their order. What
-always holds: an exception of a task reaches the caller as it is, with its trace, and costs no worker its life.
+Comes in: items and a function, which are pickled. Goes out: the results of the function, in the order of the items.
+What always holds: an exception of a task reaches the caller unchanged, with its trace, and does not end the worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from lakerunner.model.errors import Crashed, Unavailable
 
-if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
+if TYPE_CHECKING:  # workers import this module too, and need no sessions
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -27,20 +27,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _CANCEL_SECONDS = 5.0
-_TRACE_FRAMES = -6  # the innermost ones; those above are Spark's and ours for every task
+_TRACE_FRAMES = -6  # only the innermost: those above are the same for every task
 
 
 @dataclass(frozen=True)
-class _Trouble:
-    """An exception on its way from a task to the driver: raised there, it would cost the worker its life."""
+class _TaskError:
+    """An exception on its way from a task to the driver: if the task raised it, the worker would end."""
 
     error: Exception
     trace: str
 
 
-def run(spark: SparkSession, group: str, items: Sequence[T], task: Callable[[T], R]) -> list[R]:
-    """One job, one task per item, the answers in the items' order. What a task raises is raised here; Crashed if a
-    worker died, Unavailable if the job was cancelled or the JVM is gone. Interrupted, it cancels the jobs of the
+def run_tasks(spark: SparkSession, group: str, items: Sequence[T], task: Callable[[T], R]) -> list[R]:
+    """Run one job, one task per item; return the results in the items' order. Raises what a task raised; Crashed if a
+    worker died, Unavailable if the job was cancelled or the JVM is gone. If interrupted, it cancels the jobs of the
     group."""
     if not items:
         return []
@@ -49,13 +49,13 @@ def run(spark: SparkSession, group: str, items: Sequence[T], task: Callable[[T],
         context.setJobGroup(group, group)
         outcomes = context.parallelize(items, len(items)).map(partial(_attempt, task)).collect()
     except Py4JJavaError as error:
-        from lakerunner.pipeline.session import is_alive  # here, for the same reason as above
+        from lakerunner.pipeline.session import is_alive  # imported here, for the same reason as above
 
-        # A JVM that is told to end fails its jobs first, in words that sound as if a worker had died.
+        # A JVM that is being stopped fails its jobs first, with an error that looks as if a worker had died.
         gone = Unavailable("Spark's Java process has ended, or has stopped the session")
-        raise (_explained(error) if is_alive(spark) else gone) from None
+        raise (_explain(error) if is_alive(spark) else gone) from None
     except (Py4JError, PySparkRuntimeError, OSError, EOFError) as error:
-        # An interrupt that hits py4j between a question and its answer shows as the confusion it left behind.
+        # An interrupt between py4j's request and its answer shows as a protocol error: raise the interrupt instead.
         if isinstance(error.__context__, KeyboardInterrupt):
             _cancel(context, group)
             raise error.__context__ from None
@@ -63,55 +63,55 @@ def run(spark: SparkSession, group: str, items: Sequence[T], task: Callable[[T],
     except BaseException:
         _cancel(context, group)
         raise
-    return [_given(outcome) for outcome in outcomes]
+    return [_unwrap(outcome) for outcome in outcomes]
 
 
-def _given(outcome: R | _Trouble) -> R:
-    if isinstance(outcome, _Trouble):
+def _unwrap(outcome: R | _TaskError) -> R:
+    if isinstance(outcome, _TaskError):
         outcome.error.add_note(f"in a task of the job:\n{outcome.trace}")
         raise outcome.error
     return outcome
 
 
-def warm(spark: SparkSession) -> None:
+def start_workers(spark: SparkSession) -> None:
     """Start the workers, so that the first box finds them ready."""
     slots = spark.sparkContext.defaultParallelism
-    run(spark, "warm", range(slots), _nothing)
+    run_tasks(spark, "warm", range(slots), _noop)
 
 
-def probe(spark: SparkSession) -> None:
-    """Whether workers live at all; Unavailable if not even one that does nothing comes back."""
-    run(spark, "probe", [0], _nothing)
+def probe_workers(spark: SparkSession) -> None:
+    """Raise Unavailable if not even a task that does nothing completes."""
+    run_tasks(spark, "probe", [0], _noop)
 
 
-def _attempt(task: Callable[[T], R], item: T) -> R | _Trouble:
+def _attempt(task: Callable[[T], R], item: T) -> R | _TaskError:
     try:
         return task(item)
-    except MemoryError as error:  # as if the kernel had killed the worker: perhaps the input is to blame
-        return _Trouble(Crashed(f"a task ran out of memory: {error}"), "")
+    except MemoryError as error:  # like a worker killed by the kernel: perhaps caused by the input
+        return _TaskError(Crashed(f"a task ran out of memory: {error}"), "")
     except Exception as error:  # noqa: BLE001 - reported: the driver raises it
         trace = "".join(traceback.format_exception(error, limit=_TRACE_FRAMES))
-        return _Trouble(_portable(error), trace)
+        return _TaskError(_make_picklable(error), trace)
 
 
-def _portable(error: Exception) -> Exception:
-    """The error itself where it can be sent, else one that says the same."""
+def _make_picklable(error: Exception) -> Exception:
+    """Return the exception if it can be pickled, else a RuntimeError with its text."""
     try:
         return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever keeps it from travelling, its text goes
+    except Exception:  # noqa: BLE001 - whatever prevents pickling, send the text
         return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _cancel(context: SparkContext, group: str) -> None:
-    """Our own connection waits for the job's answer, so the cancelling goes over another thread's."""
+    """Cancel in another thread, which has its own connection: ours waits for the job's answer."""
     cancelling = threading.Thread(target=context.cancelJobGroup, args=(group,), daemon=True)
     cancelling.start()
     cancelling.join(_CANCEL_SECONDS)
 
 
-def _explained(error: Py4JJavaError) -> Exception:
-    """What Spark says, without the frames of its own code. A task reports its exceptions itself, so what comes
-    this way is a lost worker or executor, a cancelled job, or something in a task's answer that cannot travel."""
+def _explain(error: Py4JJavaError) -> Exception:
+    """Return Spark's error without the frames of its own code. A task reports its exceptions itself, so this is a lost
+    worker or executor, a cancelled job, or a result that cannot be pickled."""
     message = str(error.java_exception.getMessage()).partition("\n\tat ")[0].strip()
     if "[SPARK_JOB_CANCELLED]" in message:
         return Unavailable("the Spark job was cancelled")
@@ -121,5 +121,5 @@ def _explained(error: Py4JJavaError) -> Exception:
     return Crashed(f"Spark did not finish the job: {message}")
 
 
-def _nothing(_: int) -> None:
-    """The task of a job that only wants the workers to be there."""
+def _noop(_: int) -> None:
+    """Do nothing: a job of these tasks only starts the workers."""

@@ -1,7 +1,7 @@
-"""Rows of raw objects made again, and a segment of those that were lost.
+"""Make the rows of raw objects again, and write segments of those that were lost.
 
-Comes in: raw objects as ingest reads them, or a damaged segment of which some row groups are sound; which of their rows
-are wanted. Goes out: segments in a directory of this machine, and of these one or more in the store. Nothing is
+Comes in: raw objects as ingest reads them, or a damaged segment of which some row groups are intact; which of their
+rows are needed. Goes out: segments in a directory of this machine, merged into one or more in the store. Nothing is
 committed here.
 
 What always holds: rows are made by the code of ingest and written by the code of merges, so they are the same rows. The
@@ -27,16 +27,16 @@ from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, merge_segments
-from lakerunner.pipeline.merge.opened import explained
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
+from lakerunner.pipeline.merge.inputs import damage_reported
 
 _BATCH_ROWS = 20_000
-AT_ONCE = 32  # inputs of one merge
+AT_ONCE = 32  # most inputs of one merge
 PutFile = Callable[[str, Path], None]
 
 
-class Scratch:
-    """Segments in a directory. What is made of them goes there too, or through `put_file`: to the store or, in a dry
+class ScratchStore:
+    """Segments in a directory. Merges of them are written there too, or through `put_file`: to the store or, in a dry
     run, nowhere."""
 
     def __init__(self, directory: Path, put_file: PutFile | None = None) -> None:
@@ -44,9 +44,9 @@ class Scratch:
         self._put_file = put_file
 
     @property
-    def inside(self) -> Scratch:
-        """The same, where what is made of segments stays."""
-        return Scratch(self._directory)
+    def inside(self) -> ScratchStore:
+        """The same, with merges written to the directory."""
+        return ScratchStore(self._directory)
 
     def put(self, key: str, data: memoryview) -> None:
         path = self.path(key)
@@ -65,7 +65,7 @@ class Scratch:
 
     def local_path(self, key: str) -> Path:
         if not (path := self.path(key)).exists():
-            raise Absent(f"{key} is not there")
+            raise Absent(f"{key} does not exist")
         return path
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
@@ -82,8 +82,8 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Outlet:
-    """Segments of a store; what is made of them goes through `write`."""
+class RedirectedStore:
+    """Segments of a store; merges of them are written through `write`."""
 
     store: SegmentStore
     write: PutFile
@@ -100,7 +100,7 @@ class Outlet:
 
 @dataclass(frozen=True)
 class RestoreWork(CompactWork):
-    """Segments whose rows take the place of `lost` ones."""
+    """Segments whose rows replace those of `lost` ones."""
 
     lost: tuple[UUID, ...] = ()
 
@@ -109,9 +109,11 @@ class RestoreWork(CompactWork):
         return segment_id("repair", sorted(map(str, self.lost)), inputs, number)
 
 
-def write_again(work: RestoreWork, scratch: Scratch, limits: CompactLimits, directory: Path) -> tuple[Segment, ...]:
-    """Write the segments of these rows, all of them: equal ones too. Of many inputs some at a time are made one first,
-    as each is an open file."""
+def write_again(
+    work: RestoreWork, scratch: ScratchStore, limits: CompactLimits, directory: Path
+) -> tuple[Segment, ...]:
+    """Write the segments of all these rows, equal ones included. Many inputs are merged some at a time first, as each
+    is an open file."""
     while len(work.segments) > AT_ONCE:
         folded: list[Segment] = []
         for start in range(0, len(work.segments), AT_ONCE):
@@ -124,7 +126,7 @@ def write_again(work: RestoreWork, scratch: Scratch, limits: CompactLimits, dire
 
 
 def make_again(
-    raw: Raw, signal: str, organization: UUID, collector: str, scratch: Scratch
+    raw: Raw, signal: str, organization: UUID, collector: str, scratch: ScratchStore
 ) -> tuple[list[Segment], int]:
     """Return the segments of one raw object, and how many rows it gives. Corrupt if it cannot be read."""
     if not raw.data:
@@ -135,7 +137,7 @@ def make_again(
     return list(made.segments), sum(made.counts)
 
 
-def keep_rows(scratch: Scratch, segment: Segment, keep: npt.NDArray[np.bool_]) -> Segment:
+def keep_rows(scratch: ScratchStore, segment: Segment, keep: npt.NDArray[np.bool_]) -> Segment:
     """Rewrite the segment's file with the rows that `keep` marks; return its index row."""
     if keep.all():
         return segment
@@ -152,14 +154,16 @@ def keep_rows(scratch: Scratch, segment: Segment, keep: npt.NDArray[np.bool_]) -
     return replace(segment, rows=int(keep.sum()), bytes=path.stat().st_size)
 
 
-def copy_groups(store: SegmentStore, path: Path, segment: Segment, groups: Sequence[int], scratch: Scratch) -> Segment:
-    """Write these row groups of a segment's file, which is at `path`, to a segment in the scratch directory; with what
-    stands beside it, where that is there. Corrupt if they cannot be read."""
+def copy_groups(
+    store: SegmentStore, path: Path, segment: Segment, groups: Sequence[int], scratch: ScratchStore
+) -> Segment:
+    """Write these row groups of a segment's file, which is at `path`, to a segment in the scratch directory, with the
+    side files that exist. Corrupt if they cannot be read."""
     target = scratch.path(segment.path)
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with (
-        explained(segment),
+        damage_reported(segment),
         pq.ParquetFile(path, page_checksum_verification=True) as file,
         pq.ParquetWriter(target, file.schema_arrow) as writer,
     ):

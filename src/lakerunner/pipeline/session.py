@@ -3,12 +3,11 @@
 Comes in: where Spark runs (`local[*]`, `local-cluster[..]`, `spark://`, `k8s://`, `yarn`), on which Java, and a
 directory for what it writes. Goes out: a session, until `close_session` ends it together with its JVM.
 
-What always holds: a session with a local master listens on loopback only. What Spark says goes to
-`spark.log` and `spark.out` in the work directory, not to our terminal. The JVM ends with this process, however
-that ends: it holds a pipe to us and leaves when the pipe closes, and its Python workers leave with it. None of them
-has a variable of our environment that environment.py does not list. A JVM whose heap is exhausted ends at once, with
-exit code HEAP_EXHAUSTED, and does not thrash. Several sessions may share a work directory; what a killed one left there
-is removed by the next.
+What always holds: a session with a local master listens on loopback only. Spark's output goes to `spark.log` and
+`spark.out` in the work directory, not to our terminal. The JVM ends with this process, however that ends: it holds a
+pipe to us and exits when the pipe closes, and its Python workers exit with it. None of them has a variable of our
+environment that jvm.py does not list. A JVM whose heap is exhausted ends at once, with exit code HEAP_EXHAUSTED,
+instead of thrashing. Several sessions may share a work directory; the next one removes what a killed one left there.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakerunner.model.errors import Unavailable, UserError
-from lakerunner.pipeline.environment import spark_variables
+from lakerunner.pipeline.jvm import spark_variables
 
 HEAP_EXHAUSTED = 3  # the exit code of a JVM with ExitOnOutOfMemoryError
 # Spark replaces ${env:NAME} and ${system:NAME} in the text of a statement, also inside a literal.
@@ -51,7 +50,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # from the Python workers: without them a session starts, and a small job ends, a fifth sooner.
 LEAN_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"
 
-# Gives the session to run one job on. It may be another the next time, so nobody keeps it.
+# Gives the session to run one job on. It may be another one next time, so callers must not keep it.
 Sessions = Callable[[], AbstractContextManager[SparkSession]]
 
 _LOG4J = """\
@@ -88,60 +87,62 @@ class SparkSettings:
 
     def __post_init__(self) -> None:
         if dict(self.conf).get(SUBSTITUTE, "false").strip().lower() != "false":
-            raise UserError(f"setting spark_conf: {SUBSTITUTE} must be false, else a query could read our environment")
+            raise UserError(
+                f"setting spark_conf: {SUBSTITUTE} must be false, otherwise a query could read our environment"
+            )
 
     @property
     def is_local(self) -> bool:
-        """Everything runs on this machine."""
+        """Whether everything runs on this machine."""
         return self.master.startswith("local")
 
     @property
     def is_local_cluster(self) -> bool:
-        """Executors are processes of their own on this machine."""
+        """Whether executors are separate processes on this machine."""
         return self.master.startswith("local-cluster")
 
 
 class JvmStart:
-    """The process of a JVM that is being started, so that another thread can end it before PySpark knows it."""
+    """The process of a starting JVM, so that another thread can end it before PySpark knows it."""
 
     def __init__(self) -> None:
         self._pid = mmap.mmap(-1, 8)  # shared with the process, which writes its id here before it becomes Java
 
     def note(self) -> None:
-        """In the new process."""
+        """Write the process id; called in the new process."""
         self._pid[:] = os.getpid().to_bytes(8)
 
     def end(self) -> None:
-        """Kill it and what it has started: it must be of a group of its own. Nothing happens if it is not there yet, or
-        has ended."""
+        """Kill the process and its children; it must have a process group of its own. Does nothing if it is not there
+        yet, or has ended."""
         if pid := int.from_bytes(self._pid[:]):
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
 
 def open_session(settings: SparkSettings, app_name: str, start: JvmStart | None = None) -> SparkSession:
-    """Start a JVM and a session in it; one at a time per process. UserError if Java does not start Spark,
-    Unavailable if the master does not take us."""
+    """Start a JVM and a session in it; one at a time per process. UserError if Java does not start Spark, Unavailable
+    if the master refuses us."""
     if SparkContext._gateway is not None:
         raise UserError("this process has a Spark session already: close it first")
     directory = settings.work_directory.resolve()
-    scratch, lock = _new_scratch(directory)
+    scratch, lock = _make_scratch(directory)
     conf = SparkConf(loadDefaults=False)
     conf.setAll(_configuration(settings, app_name, scratch))
     os.environ.update(_environment(settings, scratch, dict(conf.getAll())))
     try:
-        # In the main thread a SparkContext takes over Ctrl-C, and at one prints traces of calls that it cuts off. What
-        # Ctrl-C means is for the process to say.
+        # In the main thread a SparkContext would take over Ctrl-C, and print traces of the calls that it interrupts.
+        # The process decides what Ctrl-C does.
         with ThreadPoolExecutor(1, "spark-open") as aside:
             gateway = _launch(settings, conf, scratch, (lock, start or JvmStart()))
             context = aside.submit(SparkContext, conf=conf, gateway=gateway).result()
-        # It would print a trace on our terminal when the JVM is gone, which we say in our own words.
+        # It would print a trace on our terminal when the JVM is gone; we report that ourselves.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession(context)
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         _end_jvm(_CLOSE_SECONDS)
-        raise Unavailable(f"Spark master {settings.master!r} does not take us: {reason}") from None
+        raise Unavailable(f"Spark master {settings.master!r} refuses us: {reason}") from None
     except BaseException:
         _end_jvm(_CLOSE_SECONDS)
         shutil.rmtree(scratch, ignore_errors=True)
@@ -162,7 +163,7 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def exit_code(seconds: float) -> int | None:
-    """Return the exit code of this process's JVM if it ends within so many seconds, or has ended."""
+    """Return the exit code of this process's JVM if it ends within this time, or has ended."""
     gateway = SparkContext._gateway
     if gateway is None:
         return None
@@ -172,7 +173,7 @@ def exit_code(seconds: float) -> int | None:
 
 
 def close_session(session: SparkSession, seconds: float = _CLOSE_SECONDS) -> None:
-    """End the session, its jobs, its JVM and its workers. Killed if they do not end within twice `seconds`."""
+    """End the session, its jobs, its JVM and its workers. They are killed if they do not end within twice `seconds`."""
     stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
     stopping.start()
     stopping.join(seconds)
@@ -182,7 +183,7 @@ def close_session(session: SparkSession, seconds: float = _CLOSE_SECONDS) -> Non
 def _stop(session: SparkSession) -> None:
     context = session.sparkContext
     if SparkContext._gateway is None or SparkContext._gateway.proc.poll() is not None:
-        context._jsc = None  # a call of a JVM that is gone would warn on our terminal
+        context._jsc = None  # calling a JVM that is gone would print a warning on our terminal
         context.stop()
         return
     with suppress(Py4JError, OSError):  # it ended just now
@@ -191,7 +192,7 @@ def _stop(session: SparkSession) -> None:
 
 def _end_jvm(seconds: float) -> None:
     gateway = SparkContext._gateway
-    # So that this process can open another session, also where the old one did not stop in time.
+    # So that this process can open another session, even if the old one did not stop in time.
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     if gateway is None:
@@ -210,8 +211,8 @@ def _end_jvm(seconds: float) -> None:
 
 
 class _StartOptions(dict[str, Any]):
-    """Options of the JVM's Popen. pyspark sets `env` among them to the whole environment of this process, whatever
-    was there, so what must not pass is taken out as it is set; and `preexec_fn`, to which `start` adds a note."""
+    """Options of the JVM's Popen. pyspark sets `env` among them to the whole environment of this process, whatever it
+    was before, so forbidden variables are removed as it is set; and `preexec_fn`, to which `start` adds a note."""
 
     def __init__(self, start: JvmStart, **options: Any) -> None:
         super().__init__(options)
@@ -221,11 +222,11 @@ class _StartOptions(dict[str, Any]):
         if name == "env":
             value = spark_variables(value)
         elif name == "preexec_fn":
-            value = partial(_each, (self._start.note, value))
+            value = partial(_call_each, (self._start.note, value))
         super().__setitem__(name, value)
 
 
-def _each(functions: tuple[Callable[[], None], ...]) -> None:
+def _call_each(functions: tuple[Callable[[], None], ...]) -> None:
     for function in functions:
         function()
 
@@ -240,17 +241,17 @@ def _launch(settings: SparkSettings, conf: SparkConf, scratch: Path, inherits: t
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError:
             raise UserError(
-                f"cannot start Spark with master {conf.get('spark.master')!r}: {_last_words(output)}"
+                f"cannot start Spark with master {conf.get('spark.master')!r}: {_read_errors(output)}"
             ) from None
     gateway.scratch = scratch  # beside pyspark's own gateway.proc: for _end_jvm
     return gateway
 
 
-def _last_words(output: Path) -> str:
-    """What Java said, without the frames of its own code."""
+def _read_errors(output: Path) -> str:
+    """Return Java's output without the frames of its own code."""
     lines = [line.strip() for line in output.read_text(errors="replace").splitlines()]
-    said = [line for line in lines if line and not line.startswith(("at ", "WARNING: "))]
-    return " ".join(said)[-500:] or "no output"
+    errors = [line for line in lines if line and not line.startswith(("at ", "WARNING: "))]
+    return " ".join(errors)[-500:] or "no output"
 
 
 def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> list[tuple[str, str]]:
@@ -268,7 +269,7 @@ def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> lis
         # lz4 would be pure Java here, and sixty times slower.
         "spark.sql.execution.arrow.compression.codec": "none",
         "spark.python.daemon.module": settings.daemon,
-        "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
+        "spark.python.worker.faulthandler.enabled": "true",  # a crashing worker prints its stack
         # A task has one core: a library that starts a thread per core would only take those of other tasks.
         "spark.executorEnv.OMP_NUM_THREADS": "1",
     }
@@ -281,10 +282,10 @@ def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> lis
 
 
 def _environment(settings: SparkSettings, scratch: Path, conf: dict[str, str]) -> dict[str, str]:
-    """What Spark's launcher takes from the environment and nowhere else."""
+    """Return what Spark's launcher reads from the environment and nowhere else."""
     spark_home = Path(pyspark.__file__).parent
     if settings.is_local_cluster:
-        spark_home = _linked_home(spark_home, scratch)
+        spark_home = _link_spark_home(spark_home, scratch)
     environment = {
         "JAVA_HOME": str(settings.java_home),
         "SPARK_HOME": str(spark_home),
@@ -294,8 +295,8 @@ def _environment(settings: SparkSettings, scratch: Path, conf: dict[str, str]) -
     return environment | {"SPARK_LOCAL_IP": _LOOPBACK} if settings.is_local else environment
 
 
-def _linked_home(spark_home: Path, scratch: Path) -> Path:
-    """A SPARK_HOME of links: the workers of a local cluster write beside `bin` and `jars`, into `work`."""
+def _link_spark_home(spark_home: Path, scratch: Path) -> Path:
+    """Make a SPARK_HOME of links: the workers of a local cluster write beside `bin` and `jars`, into `work`."""
     home = scratch / "home"
     home.mkdir()
     for entry in ("bin", "jars", "python", "RELEASE"):
@@ -304,21 +305,21 @@ def _linked_home(spark_home: Path, scratch: Path) -> Path:
     return home
 
 
-def _new_scratch(directory: Path) -> tuple[Path, int]:
-    """A directory for this session's files, and the descriptor that locks it. Those of sessions that ended
-    without tidying up, whose lock nobody holds, are removed."""
+def _make_scratch(directory: Path) -> tuple[Path, int]:
+    """Make a directory for this session's files; return it and the descriptor that locks it. Directories of sessions
+    that ended without tidying up, whose lock is free, are removed."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)  # held for a moment only, by whoever starts or looks
+        fcntl.flock(guard, fcntl.LOCK_EX)  # held only while a session starts or old ones are removed
         for old in directory.glob("session-*"):
-            _remove_if_left(old)
+            _remove_if_abandoned(old)
         scratch = Path(mkdtemp(prefix="session-", dir=directory))
         lock = os.open(scratch / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
     return scratch, lock
 
 
-def _remove_if_left(scratch: Path) -> None:
+def _remove_if_abandoned(scratch: Path) -> None:
     try:
         lock = os.open(scratch / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
-"""How the pipeline treats each signal: one row of a table for each, and one for the rollups of metrics.
+"""The table of signals: how the pipeline treats each one, and the rollups of metrics.
 
-To add a signal is to add its `SignalSpec` (model/signal.py), which has its columns and sort order, and its row here.
+To add a signal, add its `SignalSpec` (model/signal.py), which has its columns and sort order, and its row here.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.signal import LOGS, METRICS, ROLLUPS, TRACES, SignalSpec
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.pipeline.merge.duplicates import Identify, by_columns, by_delivery, by_key, by_number
-from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
-from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
 from lakerunner.pipeline.read.otlp import Request
 from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_metrics import read_metrics
+from lakerunner.pipeline.read.otlp_requests import LOGS_REQUEST, METRICS_REQUEST, TRACES_REQUEST
 from lakerunner.pipeline.read.otlp_traces import read_traces
-from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
-from lakerunner.pipeline.read.rows import Raw, Read, Rows
-from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
-from lakerunner.pipeline.sides.cardinality_sketches import CardinalitySide
-from lakerunner.pipeline.sides.series_table import SeriesTableSide
-from lakerunner.pipeline.sides.side import BuildSide, Side, SideInputs
-from lakerunner.pipeline.sides.text_index import TextIndexSide
-from lakerunner.pipeline.sides.trace_index import TRACE_INDEX, TraceIndexSide
-from lakerunner.pipeline.steps.message import render_message
-from lakerunner.pipeline.steps.pattern import add_fingerprint
-from lakerunner.pipeline.steps.points import add_metadata, place_numbers
-from lakerunner.pipeline.steps.series import identify_series
-from lakerunner.pipeline.steps.service import name_service
-from lakerunner.pipeline.steps.severity import reconcile_severity
-from lakerunner.pipeline.steps.times import time_points, time_records, time_spans
+from lakerunner.pipeline.read.rows import Raw, ReadResult, Rows
+from lakerunner.pipeline.remote_write.reader import READ_V1, READ_V2
+from lakerunner.pipeline.segment.series_files import CardinalitySide, SeriesTableSide
+from lakerunner.pipeline.segment.side import BuildSide, Side, SideInputs
+from lakerunner.pipeline.segment.text_index import TextIndexSide
+from lakerunner.pipeline.segment.trace_index import TRACE_INDEX, TraceIndexSide
+from lakerunner.pipeline.steps.points import add_metadata, identify_series, place_numbers
+from lakerunner.pipeline.steps.record_columns import (
+    add_fingerprint,
+    name_service,
+    reconcile_severity,
+    render_message,
+    time_points,
+    time_records,
+    time_spans,
+)
 
-Reader = Callable[[Sequence[Raw]], Read]
+Reader = Callable[[Sequence[Raw]], ReadResult]
 
 
 @dataclass(frozen=True)
 class SignalRow:
-    """`same_row` tells rows that came twice from others, of those with equal sort keys. `sides` are the files beside a
-    segment, by their names. The rest is for ingest: `readers` by format; `request` is OTLP's; `steps` take Rows and
-    give Rows with more columns; `segment_steps` take Rows and the row numbers of each segment, and give Rows."""
+    """`same_row` identifies rows that were delivered twice among those with equal sort keys. `sides` are the side files
+    of a segment, by their names. The rest is for ingest: `readers` by format; `request` is OTLP's; `steps` take Rows
+    and return Rows with more columns; `segment_steps` take Rows and the row numbers of each segment, and return
+    Rows."""
 
     spec: SignalSpec
     same_row: Identify
@@ -99,5 +100,5 @@ def row_of(spec: SignalSpec) -> SignalRow:
 
 
 def sides_of(spec: SignalSpec, given: SideInputs) -> dict[str, Side]:
-    """Return new builders of all files beside a segment of this spec, by the file's name."""
+    """Return new builders of all side files of a segment of this spec, by the file's name."""
     return {name: build(given) for name, build in row_of(spec).sides.items()}

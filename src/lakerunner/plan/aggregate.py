@@ -1,13 +1,13 @@
-"""Aggregates that split: what workers compute of their rows, and how the coordinator folds what they give.
+"""SQL aggregates that split: what workers compute from their rows, and how the coordinator folds the results.
 
 Templates are DuckDB's SQL. In `keys` and `partials`, {x} and {y} stand for the arguments, which are null in rows that a
 FILTER leaves out; in `fold`, {0}, {1}, ... stand for the columns of keys and partials, in this order, and {result} for
 the type that DuckDB gives the aggregate.
 
-What always holds: fold over the partials of any split of the rows is the aggregate of all rows: bit for bit for counts,
-extrema and sums of integers. A sum of floating numbers is correctly rounded, which is more than DuckDB's own, whose
-last bits depend on the order: numbers are cut by their exponent into whole numbers (the macros sum_bin and sum_part),
-whose sums are exact, and rounded once, at the end (query/sandbox/kernels.py).
+What always holds: the fold over the partials of any split of the rows is the aggregate of all rows, bit for bit for
+counts, extrema and sums of integers. A sum of floats is correctly rounded, unlike DuckDB's own, whose last bits depend
+on the order: numbers are cut by their exponent into integers (the macros sum_bin and sum_part), whose sums are exact,
+and rounded once at the end (query/sandbox/instance.py).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ INTEGERS = frozenset(
 )
 FLOATS = frozenset({"FLOAT", "DOUBLE"})
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
-# Comes out of Arrow as another type, also inside a list or a struct: a DECIMAL, or text.
+# Types that Arrow turns into another type (a DECIMAL, or text), also inside a list or a struct.
 _OTHER_IN_ARROW = re.compile(r"\b(?:HUGEINT|UUID|JSON)\b")
-# What comes through Arrow as it was, and whose order is the same there.
+# Types that survive Arrow unchanged, with the same order.
 _PLAIN = INTEGERS - {"HUGEINT"} | FLOATS | {"VARCHAR", "BOOLEAN", "TIMESTAMP_NS", "TIMESTAMP", "DATE"}
 
 
 @dataclass(frozen=True)
 class Split:
-    """`keys` are grouped by beside the query's own keys: folding puts the finer groups together again."""
+    """How an aggregate splits. Workers group by `keys` beside the query's own keys; the fold merges these finer groups
+    again."""
 
     partials: tuple[str, ...]
     fold: str
@@ -54,7 +55,7 @@ def _same(name: str) -> Split:
     return Split((f"{name}({{x}})",), f"{name}({{0}})")
 
 
-# By name, and by what the first argument's type must be.
+# By name, then by the type that the first argument must have.
 _SPLITS: dict[str, tuple[tuple[frozenset[str], Split], ...]] = {
     "sum": ((INTEGERS, _SUM), (FLOATS, _FLOAT_SUM)),
     **dict.fromkeys(("avg", "mean"), ((INTEGERS, _MEAN), (FLOATS, _FLOAT_MEAN))),
@@ -70,13 +71,13 @@ _TWO_ARGUMENTS = frozenset("arg_max argmax max_by arg_min argmin min_by".split()
 SPLITTING = frozenset(_SPLITS) | {"count"}
 
 
-def as_it_was(column: str, type_: str) -> str:
-    """SQL of a key that workers gave as this column: of the type that it had with them."""
+def restore_type(column: str, type_: str) -> str:
+    """Return SQL that casts a key, which workers gave as this column, back to its original type."""
     return f"CAST({column} AS {type_})" if _OTHER_IN_ARROW.search(type_) else column
 
 
 def split_of(name: str, types: tuple[str, ...], *, distinct: bool = False) -> Split | None:
-    """How this aggregate of arguments of these types splits; None: not, it needs all rows at once."""
+    """Return how an aggregate with arguments of these types splits; None if it needs all rows at once."""
     if name == "count" and len(types) == 1:
         plain = types[0] in _PLAIN
         return (_DISTINCT if plain else None) if distinct else _COUNT

@@ -1,7 +1,6 @@
-"""A plan as text, for people: what the coordinator does, and below it what workers do for each leaf.
+"""Describe a plan as text: what the coordinator does, and below it what workers do for each leaf.
 
-Comes in: a plan, and what the caller knows of each leaf beside it. Goes out: lines. The same plan always gives the same
-lines.
+Comes in: a plan, and further lines about its leaves. Goes out: lines. The same plan always gives the same lines.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _INDENT = "  "
 
 
 class Explain(Enum):
-    """What is wanted of a query: its answer, its plan without running it, or its plan and what running it took."""
+    """What a query returns: its answer, its plan without running it, or its plan and what running it took."""
 
     NO = "no"
     PLAN = "plan"

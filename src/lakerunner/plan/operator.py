@@ -1,26 +1,28 @@
-"""What a worker makes of a scan's rows: the contract of operators.
+"""The contract of operators, which compute a result from the rows of a scan; and the operator of SQL.
 
-An operator is a frozen value in a file of its own, with a line in query/operators.py. It states how it runs, how it
-travels to a worker and how its results travel back. It knows nothing of files or HTTP: the rows are handed
-in. So the same operator can run in a query worker, in a Spark task and while a file is ingested.
+An operator is a frozen value in a file of its own, with a line in query/operator_table.py. It states how it runs, how
+it is sent to a worker and how its results are sent back. It knows nothing of files or HTTP: it is given the rows. So
+the same operator can run in a query worker, in a Spark task and while a file is ingested.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
 from lakerunner.plan.scan import Scan
+from lakerunner.plan.text import one_line
 
 
 class Operator(ABC):
     """`input`: how it sees rows, "rows" as Arrow batches (RowOperator), "series" as samples (SeriesOperator in
-    series/evaluation/operator.py). `steady`: its results over the same segments come in the same order every time, so
-    that a worker that is lost in the middle can be taken over from where it was; otherwise the results of a unit wait
-    until all are there."""
+    series/evaluation/pieces.py). `steady`: its results over the same segments come in the same order every time, so
+    that another worker can continue where a lost one stopped; otherwise the results of a unit are held back until the
+    unit is done."""
 
     name: ClassVar[str]
     input: ClassVar[Literal["rows", "series"]]
@@ -37,10 +39,10 @@ class Operator(ABC):
 
     @abstractmethod
     def lines(self) -> Iterator[str]:
-        """Describe it for EXPLAIN, one line at least."""
+        """Describe it for EXPLAIN, in one line or more."""
 
     def encode(self, results: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-        """Make results Arrow batches, for a worker elsewhere to send."""
+        """Turn results into Arrow batches, for a worker in another process to send."""
         return iter(results)
 
     def decode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
@@ -49,18 +51,42 @@ class Operator(ABC):
 
 
 class RowOperator(Operator):
-    """Rows in, rows out. DuckDB first runs `source_sql` over the scan's relation; `run` takes what that gives."""
+    """Rows in, rows out. DuckDB first runs `source_sql` over the scan's relation; `run` takes its result."""
 
     input = "rows"
 
     @abstractmethod
     def source_sql(self, scan: Scan) -> str:
-        """Return the SELECT over the scan's relation whose rows `run` takes: projection, and filters DuckDB can do."""
+        """Return the SELECT over the scan's relation whose rows `run` takes: projection, and the filters that DuckDB
+        can do."""
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         """Return the columns that `run` gives for batches of this schema."""
         return rows
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the results of these batches, which are those of one unit, in the order of its segments if steady."""
+        """Yield the results of these batches, which belong to one unit, in the order of its segments if steady."""
         return batches
+
+
+@dataclass(frozen=True)
+class SqlRows(RowOperator):
+    """The operator of SQL: a SELECT that DuckDB runs completely. `sql` names no relation but the scan's."""
+
+    name = "sql"
+
+    sql: str
+    steady: bool = True
+
+    def source_sql(self, scan: Scan) -> str:  # noqa: ARG002
+        return self.sql
+
+    def to_json(self) -> dict[str, Any]:
+        return {"sql": self.sql, "steady": self.steady}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> SqlRows:
+        return cls(str(given["sql"]), bool(given["steady"]))
+
+    def lines(self) -> Iterator[str]:
+        yield f"sql {one_line(self.sql)}"

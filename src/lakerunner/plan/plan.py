@@ -1,9 +1,9 @@
-"""The plan that every query language compiles into: leaves, which workers do, and a finish over what they give.
+"""The plan that every query language compiles into: leaves for workers, and a finish over their results.
 
-Comes from the languages; goes to query/engine.py. What always holds: a leaf over the parts it is cut into gives, put
-together, what it gives over all of them. So one worker and ten give the same answer. A plan is a frozen value: it can
-be compared, printed (plan/explain.py) and kept. It holds no organization: whose segments a scan reads is decided by the
-caller's credentials.
+Comes from the languages; goes to query/engine.py. What always holds: the results of a leaf over the units it is cut
+into, joined, equal its result over everything. So one worker and ten give the same answer. A plan is a frozen value: it
+can be compared, printed (plan/explain.py) and cached. It holds no organization: the caller's credentials decide whose
+segments a scan reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakerunner.plan.text import duration_text, one_line
 
 
 class Cut(StrEnum):
-    """Into what a leaf is cut for workers: what must be seen whole is whole on one of them."""
+    """Into which units a leaf is cut: what must be seen completely is on one worker."""
 
     SEGMENTS = "segments"  # each unit has segments of its own
     SERIES = "series"  # each unit has all segments, and a part of the series
@@ -44,8 +44,8 @@ ALL = Shard()
 
 @dataclass(frozen=True)
 class Rollup:
-    """What may be read in the place of raw points: `tier` is the widest windows that give the same results, RAW: none
-    do. `reason` says why no wider ones do, "" for the widest there are."""
+    """What may be read instead of raw points: `tier` is the widest one that gives the same results, RAW if none does.
+    `reason` says why no wider one does, "" for the widest tier."""
 
     tier: int
     reason: str
@@ -62,7 +62,7 @@ class Leaf:
 
 
 class Finish(ABC):
-    """What is done with what the leaves give. query/engine.py has a row for each kind."""
+    """What the coordinator does with the results of the leaves. query/engine.py has a row for each kind."""
 
     @abstractmethod
     def lines(self) -> Iterator[str]:
@@ -71,10 +71,11 @@ class Finish(ABC):
 
 @dataclass(frozen=True)
 class Rounds:
-    """The answer can be worked out time after time: the coordinator's SQL, run over the rows of one stretch of time,
-    gives the answer's next rows, and none that another stretch would change. Stretches begin at whole multiples of
-    `bucket_ns` since the epoch, plus `origin_ns`. `limit` and `offset` count rows over all rounds and are not in the
-    SQL."""
+    """The answer can be computed one time interval after the other: the coordinator's SQL over the rows of one interval
+    gives the next rows of the answer, and no other interval changes them.
+
+    Intervals begin at multiples of `bucket_ns` since the epoch, plus `origin_ns`. `limit` and `offset` count rows over
+    all rounds and are not in the SQL."""
 
     descending: bool = False
     bucket_ns: int = 1
@@ -95,12 +96,14 @@ class Rounds:
 
 @dataclass(frozen=True)
 class SqlFinish(Finish):
-    """Run `sql`, which is DuckDB's dialect and names only the leaves' relations. `rounds` None: all at once. `passes`:
-    hand the rows of the one leaf on as they are."""
+    """Run `sql`, which is DuckDB's dialect and names only the leaves' relations. If `rounds` is None it runs once.
+    `passes`: return the rows of the one leaf unchanged. `needs_all`: it needs all rows of its leaves in one place, and
+    does not only fold groups, pass rows on or sort a bounded number of them."""
 
     sql: str
     rounds: Rounds | None = None
     passes: bool = False
+    needs_all: bool = False
 
     def lines(self) -> Iterator[str]:
         yield self.rounds.text() if self.rounds else "all at once"
@@ -109,7 +112,7 @@ class SqlFinish(Finish):
 
 @dataclass(frozen=True)
 class Collect(Finish):
-    """Hand over what each leaf gives, as it is."""
+    """Return the results of each leaf unchanged."""
 
     def lines(self) -> Iterator[str]:
         yield "results as the workers give them"
@@ -123,7 +126,7 @@ class Plan:
     def __post_init__(self) -> None:
         one_by_one = isinstance(self.finish, SqlFinish) and (self.finish.rounds or self.finish.passes)
         if one_by_one and len(self.leaves) != 1:
-            raise ValueError(f"rounds, and rows that pass, take one leaf, not {len(self.leaves)}")
+            raise ValueError(f"a plan in rounds, or that passes rows on, has one leaf, not {len(self.leaves)}")
 
     @property
     def scans(self) -> tuple[Scan, ...]:

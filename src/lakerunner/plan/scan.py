@@ -1,22 +1,26 @@
-"""A scan: which columns of which rows of one signal a plan reads, and what it knows of those rows.
+"""A scan: which columns of which rows of one signal a plan reads, and the conditions that these rows meet.
 
-Comes from the languages; read by query/, which leaves out what cannot matter: segments by time and by what the index
-knows of them, row groups by the text index and by Parquet's statistics. Nothing here names an organization: whose
-segments a scan reads is decided by the caller's credentials, in query/engine.py.
+Comes from the languages; read by query/, which skips what cannot matter: segments by time and by their fingerprints in
+the index, row groups by the text index and by Parquet's statistics. Nothing here names an organization: the caller's
+credentials decide whose segments a scan reads, in query/engine.py. What always holds: a segment with a row that meets
+the conditions has a fingerprint of each group, or lists its fingerprints incompletely.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from lakerunner.model.condition import Condition
-from lakerunner.model.signal import Attribute, signal_named
+from lakerunner.model.condition import Condition, Equals, Present
+from lakerunner.model.segment import INCOMPLETE, VALUES, digest64
+from lakerunner.model.signal import SCOPES, Attribute, signal_named
 from lakerunner.model.time import TimeRange
 
 STORED = "stored"
 # For each SQL type, the types of stored columns whose values can be cast to it directly: TRY_CAST of the value is
-# TRY_CAST of its text. A double is not among those of whole numbers: DuckDB rounds 2.5 to 2 and '2.5' to 3.
+# TRY_CAST of its text. A double cannot be cast to an integer type: DuckDB rounds 2.5 to 2 and '2.5' to 3.
 NUMBER_TYPES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128"), frozenset({"int64"})),
     "DOUBLE": frozenset({"int64", "double"}),
@@ -24,11 +28,11 @@ NUMBER_TYPES = {
 
 
 @dataclass(frozen=True, order=True)
-class Typed:
-    """The first of these attributes that is not null, by a type instead of as text.
+class TypedAttributes:
+    """The first of these attributes that is not null, as a type instead of as text.
 
-    `type` is a SQL type of numbers, and the value TRY_CAST(text AS type). Or it is STORED, and the value is a BIGINT
-    where all segments of a unit have whole numbers only, else the text: the leaf's SQL must mean the same for both."""
+    `type` is a numeric SQL type, and the value TRY_CAST(text AS type). Or it is STORED, and the value is a BIGINT if
+    all segments of a unit hold only integers, else the text: the leaf's SQL must mean the same for both."""
 
     attributes: tuple[Attribute, ...]
     type: str
@@ -42,12 +46,12 @@ class Typed:
 class Scan:
     """One table reference. The relation gives exactly `columns` (LakeQL names), then one text column for each of
     `attributes`, one column of bytes for each of `ids`, so that ids can be compared as they are stored, and one column
-    for each of `typed`. Rows outside `time`, or that do not meet all of `conditions`, may be left out: the query does
-    not want them. They may also be there: the query's own filter is what counts.
+    for each of `typed`. Rows outside `time`, or that do not meet all of `conditions`, may be left out or not: the
+    query's own filter decides.
 
-    `stored` are columns of the segments' files that no language knows; they are there to be read, and in no relation.
+    `stored` are columns of the segments' files that no language knows; they are read, but not in any relation.
 
-    The names of the further columns are the scan's own, so that no other relation of the query has them."""
+    The names of the further columns start with the scan's relation, so that no other relation of the query has them."""
 
     relation: str
     signal: str
@@ -57,24 +61,68 @@ class Scan:
     ids: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     stored: tuple[str, ...] = ()
-    typed: tuple[Typed, ...] = ()
+    typed: tuple[TypedAttributes, ...] = ()
 
     def __post_init__(self) -> None:
         signal_named(self.signal)
 
 
 def attribute_column(relation: str, attribute: Attribute) -> str:
-    """The name under which a scan's relation gives this attribute. Keys differ by case, names in DuckDB do not."""
+    """Return the column name of an attribute in the scan's relation. Upper case is escaped: keys differ by case, names
+    in DuckDB do not."""
     key = re.sub(r"[A-Z\\]", r"\\\g<0>", attribute.key)
     return f"{relation}.{attribute.scope}[{key}]"
 
 
-def typed_column(relation: str, typed: Typed) -> str:
-    """The name under which a scan's relation gives these attributes by type. It does not end as those of texts do."""
+def typed_column(relation: str, typed: TypedAttributes) -> str:
+    """Return the column name of typed attributes in the scan's relation. It cannot end like the name of a text
+    column."""
     names = (attribute_column(relation, attribute) for attribute in typed.attributes)
     return f"{'|'.join(names)}.{typed.type}"
 
 
 def id_column(relation: str, column: str) -> str:
-    """The name under which a scan's relation gives the bytes of this id."""
+    """Return the column name of an id's bytes in the scan's relation."""
     return f"{relation}.{column}.bytes"
+
+
+class Types(Protocol):
+    """Binds SQL to types. query/ implements it with DuckDB, for languages, which do no I/O."""
+
+    def of(self, sql: str, scan: Scan) -> Sequence[tuple[str, str]] | None:
+        """Return (name, type) of each column of a SELECT over the scan's relation; None if it cannot be bound."""
+
+
+_PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
+Group = frozenset[int]
+
+
+def fingerprint_groups(signal: str, conditions: Iterable[Condition]) -> tuple[Group, ...]:
+    """Return groups of fingerprints, of each of which a segment needs one: distinct, those of values first since they
+    exclude more than the presence of an attribute. Each group has INCOMPLETE."""
+    groups = [_group(signal, condition) for condition in conditions]
+    found = dict.fromkeys((is_value, group | {INCOMPLETE}) for is_value, group in groups if group)
+    return tuple(group for _, group in sorted(found, key=lambda one: not one[0]))
+
+
+def may_hold(fingerprints: Iterable[int], groups: Iterable[Group]) -> bool:
+    """Return whether a segment with these fingerprints must be read."""
+    there = frozenset(fingerprints)
+    return all(not there.isdisjoint(group) for group in groups)
+
+
+def _group(signal: str, condition: Condition) -> tuple[bool, Group]:
+    """Return whether the fingerprints are of values, and the fingerprints; none if the condition does not determine
+    any."""
+    match condition:
+        case Present(attributes):
+            return False, _presence(attributes)
+        case Equals(str() as column, values):
+            return True, frozenset(digest64(column, value) for value in values if column in VALUES[signal])
+        case _ if isinstance(condition.column, Attribute):
+            return False, _presence([condition.column])
+    return False, frozenset()
+
+
+def _presence(attributes: Iterable[Attribute]) -> Group:
+    return frozenset(digest64(_PREFIXES[attribute.scope] + attribute.key) for attribute in attributes)

@@ -1,4 +1,4 @@
-"""Pieces of text that descriptions of plans share. The same value always gives the same text."""
+"""Texts that descriptions of plans share. The same value always gives the same text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = (("d", 24 * HOUR_NS), ("h", HOUR_NS), ("min", MINUTE_NS), ("s", SECOND_
 
 
 def one_line(text: str) -> str:
-    """Replace what would break a line by escapes."""
+    """Escape characters that would break a line."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 

@@ -1,1 +1,1 @@
-"""PromQL: text in, an expression over series (series) out. No I/O."""
+"""PromQL: parse text to an expression over series, compile it to a plan. No I/O."""

@@ -1,7 +1,7 @@
-"""Whether the kinds of an expression fit: what functions, operators and aggregations take. Comes in as it was parsed,
-goes out with `matching` where two vectors are matched and nowhere else.
+"""Check the kinds of an expression: what functions, operators and aggregations take.
 
-The first mistake in the order of Prometheus' own check is the one that is told of.
+Comes in: an expression as it was parsed. Goes out: the same, with `matching` only where two vectors are matched. What
+always holds: of several mistakes the one is reported that Prometheus' own check finds first.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lakerunner.model.display import go_quote
 from lakerunner.model.errors import UserError
-from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME
 from lakerunner.model.labels.matcher import matches_empty
 from lakerunner.promql.functions import FUNCTIONS
@@ -22,10 +22,8 @@ from lakerunner.series.expression import (
     Binary,
     Call,
     Expression,
-    Given,
     Kind,
     Matching,
-    Number,
     Paren,
     Range,
     Selector,
@@ -34,39 +32,19 @@ from lakerunner.series.expression import (
     Unary,
     bare,
 )
-from lakerunner.series.function import Function
+from lakerunner.series.function import Function, kind_of
 
 COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 SET_OPERATORS = frozenset(("and", "or", "unless"))
 DOCUMENTED = {Kind.VECTOR: "instant vector", Kind.MATRIX: "range vector", Kind.SCALAR: "scalar", Kind.STRING: "string"}
-# Where a string names a label: what it may be is for the function to say.
+# Arguments that name a label: the function itself refuses invalid names.
 _LABEL_ARGUMENTS = frozenset((("label_replace", 1), ("label_join", 1)))
 _SCALAR_OR_VECTOR = (Kind.SCALAR, Kind.VECTOR)
 
 
-def checked(expression: Expression, text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+def check_kinds(expression: Expression, text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+    """Check an expression and return it with `matching` settled. Raise UserError for the first mistake."""
     return _Check(text, functions).check(expression)
-
-
-def expression_kind(expression: Expression, functions: Mapping[str, Function] = FUNCTIONS) -> Kind:
-    match expression:
-        case Number():
-            return Kind.SCALAR
-        case Text():
-            return Kind.STRING
-        case Selector() | Aggregate():
-            return Kind.VECTOR
-        case Range() | Subquery():
-            return Kind.MATRIX
-        case Paren(inner) | Unary(_, inner):
-            return expression_kind(inner, functions)
-        case Binary(_, left, right):
-            both = (expression_kind(left, functions), expression_kind(right, functions))
-            return Kind.SCALAR if both == (Kind.SCALAR, Kind.SCALAR) else Kind.VECTOR
-        case Call(name):
-            return functions[name].returns
-        case Given():
-            return expression.kind
 
 
 class _Check:
@@ -96,16 +74,16 @@ class _Check:
             case Selector():
                 self._selector(expression)
             case Text(value) if not is_utf8(value):
-                raise self._fail(expression, f"string {quoted(value)} is not UTF-8")
+                raise self._fail(expression, f"string {go_quote(value)} is not UTF-8")
         return expression
 
     def _kind(self, expression: Expression) -> Kind:
-        return expression_kind(expression, self._functions)
+        return kind_of(expression, self._functions)
 
     def _fail(self, expression: Expression, message: str) -> UserError:
         return refusal(self._text, expression.span.start, message)
 
-    def _expected(self, expression: Expression, wanted: Kind, context: str) -> Expression:
+    def _require_kind(self, expression: Expression, wanted: Kind, context: str) -> Expression:
         found = self.check(expression)
         if (kind := self._kind(found)) is not wanted:
             message = f"expected type {DOCUMENTED[wanted]} in {context}, got {DOCUMENTED[kind]}"
@@ -113,18 +91,18 @@ class _Check:
         return found
 
     def _aggregate(self, node: Aggregate) -> Aggregate:
-        inner = self._expected(node.inner, Kind.VECTOR, "aggregation expression")
+        inner = self._require_kind(node.inner, Kind.VECTOR, "aggregation expression")
         parameter, wanted = node.parameter, AGGREGATIONS[node.op].parameter
-        # A label's name is checked where it is used: it may be a text that is not UTF-8.
+        # A label's name is checked where it is used, not here: it may be a text that is not UTF-8.
         if parameter is not None and wanted and not (wanted is Kind.STRING and isinstance(bare(parameter), Text)):
-            parameter = self._expected(parameter, wanted, "aggregation parameter")
+            parameter = self._require_kind(parameter, wanted, "aggregation parameter")
         return replace(node, inner=inner, parameter=parameter)
 
     def _unary(self, node: Unary) -> Unary:
         inner = self.check(node.inner)
         if (kind := self._kind(inner)) not in _SCALAR_OR_VECTOR:
-            shown = quoted(DOCUMENTED[kind])
-            message = f"unary expression only allowed on expressions of type scalar or instant vector, got {shown}"
+            name = go_quote(DOCUMENTED[kind])
+            message = f"unary expression only allowed on expressions of type scalar or instant vector, got {name}"
             raise self._fail(node, message)
         return replace(node, inner=inner)
 
@@ -132,7 +110,7 @@ class _Check:
         if node.name:
             for matcher in node.matchers[:-1]:
                 if matcher.name == NAME:
-                    both = f"{quoted(node.name)} or {quoted(matcher.value)}"
+                    both = f"{go_quote(node.name)} or {go_quote(matcher.value)}"
                     raise self._fail(node, f"metric name must not be set twice: {both}")
         elif not may_be_empty and all(map(matches_empty, node.matchers)):
             raise self._fail(node, "vector selector must contain at least one non-empty matcher")
@@ -147,18 +125,18 @@ class _Check:
                 raise self._fail(side, "binary expression must contain only scalar and instant vector types")
         settled = self._matching(node, kinds, matching)
         if Kind.SCALAR in kinds and node.op in SET_OPERATORS:
-            raise self._fail(node, f"set operator {quoted(node.op)} not allowed in binary scalar expression")
+            raise self._fail(node, f"set operator {go_quote(node.op)} not allowed in binary scalar expression")
         return replace(node, left=left, right=right, matching=settled)
 
     def _refuse_operator(self, node: Binary, kinds: tuple[Kind, Kind], matching: Matching) -> None:
-        """These are told of where the operator stands."""
+        """Refuse what Prometheus reports at the position of the operator instead of the expression's."""
         message = ""
         if node.return_bool and node.op not in COMPARISONS:
             message = "bool modifier can only be used on comparison operators"
         elif node.op in COMPARISONS and not node.return_bool and kinds == (Kind.SCALAR, Kind.SCALAR):
             message = "comparisons between scalars must use BOOL modifier"
         elif matching.on and (twice := [label for label in matching.labels if label in matching.include]):
-            message = f"label {quoted(twice[0])} must not occur in ON and GROUP clause at once"
+            message = f"label {go_quote(twice[0])} must not occur in ON and GROUP clause at once"
         if message:
             end = node.left.span.end
             behind = self._text[end:]
@@ -174,7 +152,7 @@ class _Check:
             return None
         if node.op in SET_OPERATORS:
             if matching.card in ("one-to-many", "many-to-one"):
-                raise self._fail(node, f"no grouping allowed for {quoted(node.op)} operation")
+                raise self._fail(node, f"no grouping allowed for {go_quote(node.op)} operation")
             if fills:
                 raise self._fail(node, "filling in missing series not allowed for set operators")
             return replace(matching, card="many-to-many")
@@ -193,10 +171,10 @@ class _Check:
 
     def _argument(self, node: Call, place: int, argument: Expression, wanted: Kind) -> Expression:
         if node.function == "info" and place == 1:
-            return argument  # label matchers in the form of a selector, looked at before
+            return argument  # label matchers in the form of a selector, checked by _refuse_info
         if (node.function, place) in _LABEL_ARGUMENTS and isinstance(bare(argument), Text):
             return argument
-        return self._expected(argument, wanted, f"call to function {quoted(node.function)}")
+        return self._require_kind(argument, wanted, f"call to function {go_quote(node.function)}")
 
     def _refuse_count(self, node: Call, function: Function) -> None:
         given, optional = len(node.arguments), function.optional
@@ -210,15 +188,15 @@ class _Check:
         elif optional > 0 and given > most:
             message = f"expected at most {most}"
         if message:
-            raise self._fail(node, f"{message} argument(s) in call to {quoted(node.function)}, got {given}")
+            raise self._fail(node, f"{message} argument(s) in call to {go_quote(node.function)}, got {given}")
 
     def _refuse_info(self, node: Call) -> None:
-        asked = node.arguments[1]
-        if (kind := self._kind(asked)) is not Kind.VECTOR:
+        selector = node.arguments[1]
+        if (kind := self._kind(selector)) is not Kind.VECTOR:
             message = f'expected type instant vector in call to function "info", got {DOCUMENTED[kind]}'
             raise self._fail(node, message)
-        if not isinstance(asked, Selector):
-            raise self._fail(asked, "expected label selectors only")
-        if asked.name:
-            raise self._fail(asked, "expected label selectors only, got vector selector instead")
-        self._selector(asked, may_be_empty=True)
+        if not isinstance(selector, Selector):
+            raise self._fail(selector, "expected label selectors only")
+        if selector.name:
+            raise self._fail(selector, "expected label selectors only, got vector selector instead")
+        self._selector(selector, may_be_empty=True)

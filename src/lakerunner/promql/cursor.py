@@ -1,5 +1,5 @@
-"""Where the parser stands in the tokens, and inside what: an unexpected token is told of with the innermost thing that
-knows what it expected."""
+"""The parser's position in the tokens, and the constructs it is inside: an unexpected token is reported with the
+innermost one that states what it expects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_NESTING = 100
 
 
 class Cursor:
-    """One token of looking ahead, read when it is asked for."""
+    """Reads tokens with one token of lookahead, which is lexed only when it is needed."""
 
     def __init__(self, text: str, grammar: Grammar = PROMQL) -> None:
         self.text = text
-        self.last_end = 0  # of the token that was taken last
+        self.last_end = 0  # end of the last token taken
         self._depth = 0
         self._lexer = Lexer(text, grammar)
         self._next: Token | None = None
@@ -28,7 +28,7 @@ class Cursor:
 
     @property
     def kind(self) -> str:
-        """Of the next token."""
+        """Return the kind of the next token."""
         return self.peek().kind
 
     def peek(self) -> Token:
@@ -51,14 +51,14 @@ class Cursor:
         return self.take()
 
     def value(self, token: selector.Token) -> str:
-        """Return what a string holds, which must be UTF-8."""
+        """Return the content of a string, which must be UTF-8."""
         return utf8_string(self.text, token)
 
     def fail(self, at: int, message: str) -> UserError:
         return refusal(self.text, at, message)
 
     def unexpected(self, context: str | None = None, expected: str = "") -> UserError:
-        """The next token. Without a context: of the innermost that was entered."""
+        """Return the error for the next token. Without a context that of the innermost construct applies."""
         if context is None:
             context, expected = self._inside[-1]
         message = f"unexpected {self.peek().description()}"
@@ -73,7 +73,7 @@ class Cursor:
         self._inside.pop()
 
     def enter(self) -> None:
-        """One level deeper. The parser calls itself for each: better refused than out of stack."""
+        """Go one level deeper. The parser recurses for each, so that depth is refused before the stack runs out."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise self.fail(self.peek().start, f"more than {MAX_NESTING} expressions inside each other")

@@ -1,4 +1,4 @@
-"""An expression as JSON, the form of Prometheus' /api/v1/parse_query. Times are ms; numbers that may be NaN or
+"""Convert an expression to JSON, as Prometheus' /api/v1/parse_query does. Times are ms; numbers that may be NaN or
 infinite are text."""
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from typing import Any
 
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.go_numbers import plain_number
-from lakerunner.promql.literals import shown
-from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
+from lakerunner.promql.literals import replace_invalid
+from lakerunner.promql.resolve import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
     At,
@@ -30,6 +29,7 @@ from lakerunner.series.expression import (
     Unary,
 )
 from lakerunner.series.function import Function
+from lakerunner.series.numerals import scalar_text
 
 Document = dict[str, Any]
 
@@ -37,9 +37,9 @@ Document = dict[str, Any]
 def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIONS) -> Document:
     match expression:
         case Number(value):
-            return {"type": "numberLiteral", "val": plain_number(value)}
+            return {"type": "numberLiteral", "val": scalar_text(value)}
         case Text(value):
-            return {"type": "stringLiteral", "val": shown(value)}
+            return {"type": "stringLiteral", "val": replace_invalid(value)}
         case Selector():
             return {"type": "vectorSelector"} | _selector(expression)
         case Range(selector, length):
@@ -78,7 +78,7 @@ def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIO
             inside = [document(argument, functions) for argument in arguments]
             return {"type": "call", "func": _function(functions[name]), "args": inside}
         case Given():
-            raise ValueError("a part that was worked out before has no form of its own")
+            raise ValueError("a Given has no form in JSON")
 
 
 def _selector(node: Selector) -> Document:
@@ -114,12 +114,12 @@ def _matching(matching: Matching) -> Document:
 
 
 def _number(value: float | None) -> float | str | None:
-    """Where Prometheus has no answer at all, since JSON has no such number, ours is text."""
-    return value if value is None or math.isfinite(value) else plain_number(value)
+    """Return the value, as text if it is NaN or infinite. Prometheus fails there, since JSON has no such number."""
+    return value if value is None or math.isfinite(value) else scalar_text(value)
 
 
 def _function(function: Function) -> Document:
-    """Prometheus names an argument that may come several times once."""
+    """Describe a function. Prometheus lists an argument that may be repeated once."""
     named = function.arguments[: len(function.arguments) - max(function.optional - 1, 0)]
     return {
         "name": function.name,
@@ -130,10 +130,10 @@ def _function(function: Function) -> Document:
 
 
 def _term(term: DurationTerm) -> Document:
-    """Prometheus knows no term for parentheses: they are a mark on what is inside, and a number in them is one with a
-    plus."""
+    """Describe a duration term. Prometheus has no term for parentheses: they are a flag of the inner term, and a number
+    in them becomes one with a plus."""
     if term.op == "number":
-        return {"type": "numberLiteral", "val": plain_number(term.value), "duration": term.is_duration}
+        return {"type": "numberLiteral", "val": scalar_text(term.value), "duration": term.is_duration}
     if term.op == "paren":
         inner = term.operands[0]
         return (_operation("+", (inner,)) if inner.op == "number" else _term(inner)) | {"wrapped": True}

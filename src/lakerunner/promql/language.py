@@ -1,11 +1,11 @@
-"""PromQL as series/evaluation/ evaluates it. Times are milliseconds."""
+"""PromQL as series/evaluation/ evaluates it. Ticks are milliseconds."""
 
 from __future__ import annotations
 
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.notes import WORDS
-from lakerunner.promql.selection.samples import instant, ranged, reach
-from lakerunner.promql.selection.staleness import latest_index, latest_of_windows
+from lakerunner.promql.selection.notes import WORDS
+from lakerunner.promql.selection.selectors import instant, ranged, reach
+from lakerunner.promql.selection.staleness import latest_index, latest_of_buckets
 from lakerunner.series.language import Instants, Language
 
 LOOKBACK_MS = 300_000
@@ -15,7 +15,7 @@ PROMQL = Language(
     FUNCTIONS,
     WORDS,
     SUBQUERY_STEP_MS,
-    Instants(LOOKBACK_MS, instant, latest_index, latest_of_windows),
+    Instants(LOOKBACK_MS, instant, latest_index, latest_of_buckets),
     ranged,
     reach,
 )

@@ -1,17 +1,17 @@
-"""Text of a PromQL query in, its tokens out, one at a time and only when asked for: which of two mistakes is told of
-depends on how far has been read.
+"""Split the text of a PromQL query into tokens, one at a time and only on demand: which of two mistakes is reported
+depends on how far the text has been read.
 
-A token's `kind` is its own text for signs and (in lower case) for keywords; identifier, metric identifier (it has a
-colon), string, number, duration and end of input are the others. What a character means depends on where it stands:
-inside braces there are no keywords, inside brackets no names but those of duration expressions.
+The `kind` of a token is its own text for signs and (in lower case) for keywords; the others are identifier, metric
+identifier (it has a colon), string, number, duration and end of input. The meaning of a character depends on the
+context: inside braces there are no keywords, inside brackets no names but those of duration expressions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakerunner.model.display import go_quote, go_quote_character
 from lakerunner.model.errors import Position, UserError
-from lakerunner.model.go_quote import quoted, quoted_character
 from lakerunner.model.labels.selector import PROMQL, Fault, Grammar, string_end, token_in_braces
 from lakerunner.series.aggregations import AGGREGATIONS
 
@@ -44,10 +44,10 @@ class Token:
         return self.start + len(self.text)
 
     def description(self) -> str:
-        """As an error message names it."""
+        """Return the token as an error message names it."""
         if self.kind == END:
             return END
-        shown = quoted(self.text)
+        shown = go_quote(self.text)
         if self.kind in MODIFIERS:
             return f"<{self.text}>"
         if self.kind in SIGN_OPERATORS or self.kind in WORD_OPERATORS:
@@ -55,30 +55,30 @@ class Token:
         if self.kind in AGGREGATORS:
             return f"<aggr:{self.text}>"
         if "identifier" not in self.kind and len(self.text.encode(errors="surrogatepass")) > 10:
-            shown = f"{quoted(self.text[:10])}..."
+            shown = f"{go_quote(self.text[:10])}..."
         return f"{self.kind} {shown}" if self.kind in _NAMED_KINDS else shown
 
 
 def refusal(text: str, at: int, message: str) -> UserError:
-    """Of a query, with the place in its text."""
+    """Return the error for a query, with the position in its text."""
     before = text[:at]
     place = Position(before.count("\n") + 1, at - before.rfind("\n"))
     return UserError(f"parse error: {message}", place if text else None)
 
 
 class Lexer:
-    """`next` gives the next token, `end of input` again and again at the end, and raises UserError."""
+    """`next` returns the next token, `end of input` any number of times at the end, or raises UserError."""
 
     def __init__(self, text: str, grammar: Grammar = PROMQL) -> None:
         self.text = text
         self._grammar = grammar
         self._at = 0
-        self._start = 0  # of the token that is being read
+        self._start = 0  # start of the current token
         self._parens = 0
         self._in_braces = False
         self._in_bracket = False
         self._in_duration = False  # inside brackets, before the first number
-        self._seen_duration = False  # a number in any brackets so far
+        self._seen_duration = False  # whether any brackets so far had a number
         self._seen_colon = False
 
     def next(self) -> Token:
@@ -124,7 +124,7 @@ class Lexer:
             self._at += 1
         self._start = self._at
 
-    # Where it stands.
+    # Contexts.
 
     def _anywhere(self) -> Token | None:
         character = self._take()
@@ -159,14 +159,14 @@ class Lexer:
             return self._number_or_duration()
         if character in _LETTERS or character == ":":
             return self._in_bracket_word(character) if self._in_bracket else self._word()
-        raise self._fail(f"unexpected character: {quoted_character(character)}")
+        raise self._fail(f"unexpected character: {go_quote_character(character)}")
 
     def _comparison(self, first: str) -> Token:
         follower = self._peek()
         if first == "=" and follower == "~":
             raise self._fail("unexpected character after '=': '~'")
         if first == "!" and follower != "=":
-            raise self._fail(f"unexpected character after '!': {quoted_character(follower)}")
+            raise self._fail(f"unexpected character after '!': {go_quote_character(follower)}")
         self._accept("=/" if first in "<>" else "=")
         return self._token(self.text[self._start : self._at])
 
@@ -199,7 +199,7 @@ class Lexer:
             return self._token(":")
         word = self._duration_word(character)
         if word is None:
-            raise self._fail(f"unexpected character: {quoted_character(character)}, expected ':'")
+            raise self._fail(f"unexpected character: {go_quote_character(character)}, expected ':'")
         return word
 
     def _duration_word(self, first: str) -> Token | None:
@@ -239,7 +239,7 @@ class Lexer:
             return self._number_or_duration()
         if (word := self._duration_word(character)) is not None:
             return word
-        raise self._fail(f"unexpected character in duration expression: {quoted_character(character)}")
+        raise self._fail(f"unexpected character in duration expression: {go_quote_character(character)}")
 
     def _inside_braces(self) -> Token:
         try:
@@ -276,13 +276,13 @@ class Lexer:
             return self._token("number")
         if self._scan_units():
             return self._token("duration")
-        raise self._fail(f"bad number or duration syntax: {quoted(self.text[self._start : self._at])}")
+        raise self._fail(f"bad number or duration syntax: {go_quote(self.text[self._start : self._at])}")
 
     def _scan_units(self) -> bool:
-        """What follows the first digits of a duration. Units are checked when the duration is read."""
+        """Scan what follows the first digits of a duration. Units are checked when the duration is evaluated."""
         if not self._accept("smhdwy"):
             return False
-        self._accept("s")  # of ms
+        self._accept("s")  # the s of ms
         while self._accept(_DIGITS):
             while self._accept(_DIGITS):
                 pass
@@ -290,12 +290,13 @@ class Lexer:
                 return False
             self._accept("s")
         if self._peek() in _WORD:
-            self._at += 1  # the error shows it
+            self._at += 1  # the error includes the wrong character
             return False
         return True
 
     def _scan_number(self) -> bool:
-        """Whether a number stands here; what was read of it stays read: it may be a duration's beginning."""
+        """Return whether a number is here. What was read of it stays consumed: it may be the beginning of a
+        duration."""
         digits = _DIGITS
         if self._accept("0") and self._accept("xX"):
             self._accept("_")

@@ -1,7 +1,6 @@
-"""The values of tokens: numbers, durations and strings; UserError where a token only looks like one.
+"""Evaluate tokens: numbers, durations and strings. Raise UserError if a token only looks like one.
 
-Numbers and durations are seconds where they mean time, as a query writes them; ms are whole, cut towards zero from
-rounded ns.
+Numbers and durations that mean time are seconds, as a query writes them; ms are integers, truncated from rounded ns.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 
-from lakerunner.model.go_quote import quoted
+from lakerunner.model.display import go_quote
 from lakerunner.model.labels import selector
 from lakerunner.model.labels.selector import unquoted
 from lakerunner.promql.lexer import Token, refusal
@@ -21,7 +20,7 @@ _INTEGER = re.compile(r"0[xX](?:_?[0-9a-fA-F])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*"
 
 
 def number(text: str, token: Token) -> float:
-    """A leading 0 makes octal of whole numbers, 0x hexadecimal."""
+    """Evaluate a number. An integer with a leading 0 is octal, with 0x hexadecimal."""
     word = token.text
     if _INTEGER.fullmatch(word):
         digits = word.replace("_", "").lower()
@@ -32,29 +31,29 @@ def number(text: str, token: Token) -> float:
     try:
         found = float(word)
     except ValueError:
-        raise _no_number(text, token, "invalid syntax") from None
+        raise _number_error(text, token, "invalid syntax") from None
     if math.isinf(found) and word.lower() != "inf":
-        raise _no_number(text, token, "value out of range")
+        raise _number_error(text, token, "value out of range")
     return found
 
 
-def _no_number(text: str, token: Token, reason: str) -> Exception:
-    shown = quoted(token.text)
-    return refusal(text, token.start, f"error parsing number: strconv.ParseFloat: parsing {shown}: {reason}")
+def _number_error(text: str, token: Token, reason: str) -> Exception:
+    token_text = go_quote(token.text)
+    return refusal(text, token.start, f"error parsing number: strconv.ParseFloat: parsing {token_text}: {reason}")
 
 
 def duration_seconds(text: str, token: Token) -> float:
-    """Of 1h30m and the like: units from the largest to the smallest, each once."""
+    """Evaluate 1h30m and the like: units from the largest to the smallest, each once."""
     total = 0  # ms
     last = -1
     order = list(_UNITS)
-    invalid = f"not a valid duration string: {quoted(token.text)}"
+    invalid = f"not a valid duration string: {go_quote(token.text)}"
     parts = re.findall(r"([0-9]*)([^0-9]+)", token.text)
     for digits, unit in parts:
         if not digits or int(digits) >= 1 << 64:
             raise refusal(text, token.start, invalid)
         if unit not in _UNITS:
-            message = f"unknown unit {quoted(unit)} in duration {quoted(token.text)}"
+            message = f"unknown unit {go_quote(unit)} in duration {go_quote(token.text)}"
             raise refusal(text, token.start, message)
         if order.index(unit) <= last:
             raise refusal(text, token.start, invalid)
@@ -66,28 +65,29 @@ def duration_seconds(text: str, token: Token) -> float:
 
 
 def milliseconds(seconds: float) -> int:
-    """Of a number of seconds that is no more than LARGEST_SECONDS."""
-    ns = rounded(seconds * 1e9)
+    """Convert seconds, at most LARGEST_SECONDS, to ms: rounded to ns, then truncated, as Go's time.Duration does."""
+    ns = round_half_away(seconds * 1e9)
     return ns // 1_000_000 if ns >= 0 else -(-ns // 1_000_000)
 
 
-def rounded(value: float) -> int:
-    """To the nearest whole number, halves away from zero."""
+def round_half_away(value: float) -> int:
+    """Round to the nearest integer, halves away from zero."""
     whole = math.trunc(value)
     return whole + (int(math.copysign(1, value)) if abs(value - whole) >= 0.5 else 0)
 
 
 def is_utf8(value: str) -> bool:
-    """Whether no escape has left bytes that are no character; they stand there as lone surrogates."""
-    return shown(value) == value
+    """Return whether the text is valid UTF-8. Escapes may leave bytes that are not; they appear as lone surrogates."""
+    return replace_invalid(value) == value
 
 
-def shown(value: str) -> str:
-    """With the character that stands for none in place of each byte that is none."""
+def replace_invalid(value: str) -> str:
+    """Replace bytes that are not UTF-8 by the replacement character."""
     return re.sub("[\ud800-\udfff]", "\ufffd", value)
 
 
 def utf8_string(text: str, token: selector.Token) -> str:
+    """Return the content of a string token; raise UserError if its escapes do not give UTF-8."""
     value = unquoted(token.text)
     if not is_utf8(value):
         raise refusal(text, token.start, f"string {token.text} is not UTF-8 once its escapes are read")

@@ -1,5 +1,9 @@
-"""What may stand behind an operand: a range or a subquery in brackets, offset, @, anchored, smoothed; in any order,
-each where it makes sense."""
+"""Parse what may follow an operand, in any order: a range or a subquery in brackets, offset, @, anchored, smoothed; and
+durations, which may be expressions whose value depends on the query's step and range.
+
+A term that is a plain number becomes ms at once. After `offset` an operator ends the duration (`foo offset 5m * 2` is
+twice the vector) unless the duration begins with a parenthesis.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,124 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from lakerunner.promql.cursor import Cursor
-from lakerunner.promql.duration_terms import offset_duration, positive_duration
-from lakerunner.promql.go_numbers import plain_number
-from lakerunner.promql.literals import duration_seconds, number, rounded
-from lakerunner.promql.unresolved import EdgeOfRange
+from lakerunner.promql.lexer import Token
+from lakerunner.promql.literals import LARGEST_SECONDS, duration_seconds, milliseconds, number, round_half_away
+from lakerunner.promql.resolve import DurationTerm, EdgeOfRange
 from lakerunner.series.expression import At, Duration, Expression, Range, Selector, Span, Subquery
+from lakerunner.series.numerals import scalar_text
+
+_BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
+_UNARY_BINDING = 3  # as strong as *, so that only ^ binds more
+
+
+def positive_duration(cursor: Cursor) -> Duration:
+    """Parse a duration that must be greater than 0: a range or the step of a subquery."""
+    term = _term(cursor, 0)
+    if term.op == "number" and term.value <= 0:
+        raise cursor.fail(term.span.start, "duration must be greater than 0")
+    return _to_milliseconds(cursor, term)
+
+
+def offset_duration(cursor: Cursor) -> Duration:
+    """Parse the duration of `offset`, which may be negative."""
+    sign = cursor.take() if cursor.kind in ("+", "-") else None
+    if sign is None:
+        return _to_milliseconds(cursor, _term(cursor, 0) if cursor.kind == "(" else _operand(cursor))
+    if cursor.kind in ("number", "duration"):
+        return _to_milliseconds(cursor, _apply_sign(sign, _literal(cursor, sign)))
+    if cursor.kind in ("step", "range", "min_of", "max_of"):
+        inner = _operand(cursor)
+        return DurationTerm(sign.kind, (inner,), span=Span(sign.start, inner.span.end))
+    if cursor.kind == "(":
+        return _to_milliseconds(cursor, _apply_sign(sign, _operand(cursor)))
+    return _to_milliseconds(cursor, _parse_operators(cursor, _apply_sign(sign, _term(cursor, _UNARY_BINDING)), 0))
+
+
+def _to_milliseconds(cursor: Cursor, term: DurationTerm) -> Duration:
+    """Return a plain number as ms, any other term unresolved."""
+    if term.op == "number" and math.isnan(term.value):  # Prometheus converts NaN to an arbitrary number
+        raise cursor.fail(term.span.start, "duration out of range")
+    return milliseconds(term.value) if term.op == "number" else term
+
+
+def _term(cursor: Cursor, minimum: int) -> DurationTerm:
+    cursor.enter()
+    found = _parse_operators(cursor, _operand(cursor), minimum)
+    cursor.leave()
+    return found
+
+
+def _parse_operators(cursor: Cursor, left: DurationTerm, minimum: int) -> DurationTerm:
+    """Parse the operators that follow and bind at least as strongly as `minimum`."""
+    while (binding := _BINDING.get(cursor.kind, -1)) >= max(minimum, 1):
+        sign = cursor.take()
+        right = _term(cursor, binding if sign.kind == "^" else binding + 1)
+        if sign.kind in "/%" and right.op == "number" and right.value == 0:
+            message = "division by zero" if sign.kind == "/" else "modulo by zero"
+            raise cursor.fail(sign.start, message)
+        left = DurationTerm(sign.kind, (left, right), span=Span(left.span.start, right.span.end))
+    return left
+
+
+def _operand(cursor: Cursor) -> DurationTerm:
+    match cursor.kind:
+        case "number" | "duration":
+            return _literal(cursor)
+        case "+" | "-":
+            sign = cursor.take()
+            return _apply_sign(sign, _term(cursor, _UNARY_BINDING))
+        case "step" | "range":
+            word = cursor.take()
+            cursor.expect("(")
+            return DurationTerm(word.kind, span=Span(word.start, cursor.expect(")").end))
+        case "min_of" | "max_of":
+            word = cursor.take()
+            cursor.expect("(")
+            first = _term(cursor, 0)
+            cursor.expect(",")
+            second = _term(cursor, 0)
+            cursor.expect(")")
+            # As in Prometheus, the position is that of the operands without the word.
+            return DurationTerm(word.kind, (first, second), span=Span(first.span.start, second.span.end))
+        case "(":
+            left = cursor.take()
+            inner = _term(cursor, 0)
+            cursor.expect(")")
+            if inner.op == "paren":
+                return inner
+            start = left.start if inner.op == "number" else inner.span.start
+            return DurationTerm("paren", (inner,), span=Span(start, inner.span.end))
+    raise cursor.unexpected()
+
+
+def _literal(cursor: Cursor, sign: Token | None = None) -> DurationTerm:
+    token = cursor.take()
+    is_duration = token.kind == "duration"
+    value = duration_seconds(cursor.text, token) if is_duration else number(cursor.text, token)
+    if abs(value) > LARGEST_SECONDS:
+        raise cursor.fail(sign.start if sign else token.start, "duration out of range")
+    return DurationTerm("number", (), value, is_duration, Span(token.start, token.end))
+
+
+def _apply_sign(sign: Token, term: DurationTerm) -> DurationTerm:
+    """Apply a sign. A number takes it as its own; a plus before anything else has no effect."""
+    span = Span(sign.start, term.span.end)
+    if term.op == "number":
+        value = -term.value if sign.kind == "-" else term.value
+        return DurationTerm("number", (), value, term.is_duration, span)
+    return term if sign.kind == "+" else DurationTerm("-", (term,), span=span)
+
 
 _A_DURATION = "number, duration, step(), or range()"
 _WHERE = "must be preceded by an instant vector selector or range vector selector or a subquery"
 
 
-def modified(operand: Expression, cursor: Cursor) -> Expression:
+def parse_modifiers(operand: Expression, cursor: Cursor) -> Expression:
+    """Parse the modifiers that follow an operand."""
     while True:
         match cursor.kind:
             case "[":
-                operand = _bracketed(operand, cursor)
+                operand = _parse_brackets(operand, cursor)
             case "offset":
                 cursor.take()
                 with cursor.inside("offset", _A_DURATION):
@@ -32,12 +139,12 @@ def modified(operand: Expression, cursor: Cursor) -> Expression:
                 cursor.take()
                 operand = _with_at(operand, cursor)
             case "anchored" | "smoothed":
-                operand = _extended(operand, cursor)
+                operand = _with_extended(operand, cursor)
             case _:
                 return operand
 
 
-def _bracketed(operand: Expression, cursor: Cursor) -> Expression:
+def _parse_brackets(operand: Expression, cursor: Cursor) -> Expression:
     start = cursor.take().start
     with cursor.inside("subquery or range selector", _A_DURATION):
         length = positive_duration(cursor)
@@ -104,13 +211,13 @@ def _at(operand: Expression, cursor: Cursor) -> At:
     read = number if cursor.kind == "number" else duration_seconds
     seconds = read(cursor.text, cursor.take())
     seconds = -seconds if negative else seconds
-    if not abs(seconds * 1000) < 1 << 63:  # nor NaN
-        shown = f"{seconds:f}" if math.isfinite(seconds) else plain_number(seconds)
+    if not abs(seconds * 1000) < 1 << 63:  # false for NaN too
+        shown = f"{seconds:f}" if math.isfinite(seconds) else scalar_text(seconds)
         raise cursor.fail(operand.span.start, f"timestamp out of bounds for @ modifier: {shown}")
-    return rounded(seconds * 1000)
+    return round_half_away(seconds * 1000)
 
 
-def _extended(operand: Expression, cursor: Cursor) -> Expression:
+def _with_extended(operand: Expression, cursor: Cursor) -> Expression:
     word = cast(Literal["anchored", "smoothed"], cursor.take().kind)
     if isinstance(operand, Subquery):
         raise cursor.fail(operand.span.start, f"{word} modifier is not supported for subqueries")

@@ -1,7 +1,7 @@
-"""What workers do for PromQL: evaluate a fragment over a part of the series, or give its samples.
+"""Operators of workers for PromQL: evaluate a fragment over some of the series, or return its samples.
 
-Comes from promql/plan.py. What always holds: pieces of the parts, folded in the order of the parts, are what the
-fragment gives over all series at once, bit for bit.
+Comes from promql/plan.py. What always holds: the pieces of all parts, folded in the order of the parts, equal the
+result of the fragment over all series at once, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,47 +12,85 @@ from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 from lakerunner.model.errors import TooLarge
-from lakerunner.model.time import MS_NS, time_text
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.metric_view import metric_conditions
+from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange, time_text
+from lakerunner.plan.plan import ALL, Shard
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.text import duration_text
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.printer import expression_text
-from lakerunner.promql.sample_range import Selection
 from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.bounds import Bounds, too_many_samples
 from lakerunner.series.evaluation.blocks import BlockEvaluation
-from lakerunner.series.evaluation.joined import joined_samples, joined_vectors
-from lakerunner.series.evaluation.names import distinct_series
-from lakerunner.series.evaluation.operator import SeriesOperator
-from lakerunner.series.evaluation.pieces import Piece, Untiered
-from lakerunner.series.evaluation.tiers import Guarded, guard
-from lakerunner.series.evaluation.written import expression_from, expression_json
-from lakerunner.series.expression import Aggregate, Expression, Selector
+from lakerunner.series.evaluation.names import merge_distinct_parts
+from lakerunner.series.evaluation.pieces import Piece, SeriesOperator, Untiered, join_samples, join_vectors
+from lakerunner.series.evaluation.tiers import TierChoice, choose_tier
+from lakerunner.series.expression import Aggregate, Expression, Selector, expression_from, expression_json
 from lakerunner.series.notes import Notes
-from lakerunner.series.rolled import NotTiered, Rolled
+from lakerunner.series.rollups import NotTiered, RollupSeries
 from lakerunner.series.values import Partial, Samples, Steps, Vector
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which samples are read: those with start < time <= end, in ms, of the series that meet the matchers. `shard` is a
+    worker's share of the series."""
+
+    matchers: tuple[Matcher, ...]
+    start: int
+    end: int
+    shard: Shard = ALL
+
+    @property
+    def time(self) -> TimeRange | None:
+        """Return the time range in ns; None if it is beyond all possible timestamps."""
+        start = (self.start + 1) * MS_NS if self.start * MS_NS > MIN_NS else MIN_NS
+        end = min((self.end + 1) * MS_NS, MAX_NS)
+        return TimeRange(start, end) if start < end else None
+
+    @property
+    def scan(self) -> Scan | None:
+        """Return the scan of the segments that can hold such samples; None if there can be none."""
+        if self.time is None:
+            return None
+        return Scan("metrics", "metrics", self.time, (), conditions=metric_conditions(self.matchers))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "matchers": [[one.name, one.op, one.value] for one in self.matchers],
+            "start": self.start,
+            "end": self.end,
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Selection:
+        return cls(tuple(Matcher(*one) for one in given["matchers"]), given["start"], given["end"])
+
 
 T = TypeVar("T")
 Blocks = Iterable[Callable[[], T]]
 
 
 class MetricSeries(Protocol):
-    """The series of one unit, as a worker hands them in (query/metrics/unit_series.py)."""
+    """The series of one unit, as a worker passes them in (query/metrics/unit_series.py)."""
 
     @property
-    def from_windows(self) -> bool:
-        """Whether rollups are read in the place of raw points somewhere."""
+    def reads_rollups(self) -> bool:
+        """Return whether rollups are read instead of raw points for any part of the time."""
 
     def samples(self, selection: Selection) -> Blocks[Samples]:
-        """Give blocks of samples, each read when it is called: each series is in one of them, whole."""
+        """Yield blocks of samples, each read when it is called. Each series is completely in one block."""
 
-    def windows(self, selection: Selection, facts: Sequence[str], limit: Bounds) -> Blocks[Rolled]:
-        """Likewise as windows, with these facts of them. NotTiered where windows cannot stand for the samples."""
+    def rollups(self, selection: Selection, facts: Sequence[str], limit: Bounds) -> Blocks[RollupSeries]:
+        """Yield blocks of rollup buckets with these facts, each read when it is called. Raise NotTiered if rollups
+        cannot stand for the samples."""
 
     def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
-        """Give the result of each call, in their order; several run at once."""
+        """Yield the result of each call, in their order; several run at once."""
 
     def check(self) -> None:
-        """Raise if no one waits for the results any more."""
+        """Raise if nobody waits for the results any more."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +118,8 @@ NO_LIMITS = Limits(1 << 62, 1 << 62)
 
 @dataclass(frozen=True)
 class SeriesFragment(SeriesOperator):
-    """Evaluate an expression of one selector (series/evaluation/fragments.py): vectors, or partials of an aggregation.
-    `selection` None: no step looks at a sample."""
+    """Evaluate an expression of one selector (series/evaluation/fragments.py): to vectors, or to partials of an
+    aggregation. `selection` is None if no step looks at a sample."""
 
     name = "series"
 
@@ -97,25 +135,25 @@ class SeriesFragment(SeriesOperator):
         return expression_text(self.expression)
 
     @cached_property
-    def guarded(self) -> Guarded:
-        """Which rollups give the same results."""
-        return guard(self.expression, self.steps, PROMQL)
+    def tier_choice(self) -> TierChoice:
+        """Decide which rollups give the same results."""
+        return choose_tier(self.expression, self.steps, PROMQL)
 
     def run(self, series: MetricSeries) -> Iterator[Piece]:
         if self.selection is None:
             return
         evaluation = self._evaluation(series.check)
-        if not series.from_windows:
+        if not series.reads_rollups:
             yield from _flat(
-                series.each(partial(_of_samples, evaluation, one) for one in series.samples(self.selection))
+                series.each(partial(_evaluate_samples, evaluation, one) for one in series.samples(self.selection))
             )
             return
-        heart = self.guarded.heart
-        if heart is None:
+        candidate = self.tier_choice.candidate
+        if candidate is None:
             raise ValueError("a unit with tiles that no tier serves")
         try:
-            windows = series.windows(self.selection, heart.facts, Bounds(self.limits.max_samples))
-            yield from _flat(series.each(partial(_of_windows, evaluation, heart, one) for one in windows))
+            blocks = series.rollups(self.selection, candidate.facts, Bounds(self.limits.max_samples))
+            yield from _flat(series.each(partial(_evaluate_rollups, evaluation, candidate, one) for one in blocks))
         except NotTiered as error:
             yield Piece(Untiered(str(error)))
 
@@ -123,18 +161,18 @@ class SeriesFragment(SeriesOperator):
         self.limits.check(0, points)
 
     def fold(self, pieces: Sequence[Piece], notes: Notes) -> Vector:
-        """Put the pieces of all parts together, in the order of the parts."""
+        """Join or fold the pieces of all parts, in the order of the parts."""
         for piece in pieces:
             notes.add(piece.notes)
         if isinstance(self.expression, Aggregate):
             partials = [piece.value for piece in pieces if isinstance(piece.value, Partial)]
             if not partials:
-                return joined_vectors((), len(self.steps))
+                return join_vectors((), len(self.steps))
             return SPLITS[self.expression.op].fold(self.expression, partials, notes)
         vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
         self.limits.check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
-        vector = joined_vectors(vectors, len(self.steps))
-        return vector if self.delayed_names else distinct_series(self.expression, vector, PROMQL.functions)
+        vector = join_vectors(vectors, len(self.steps))
+        return vector if self.delayed_names else merge_distinct_parts(self.expression, vector, PROMQL.functions)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -170,7 +208,7 @@ class SeriesFragment(SeriesOperator):
 
 @dataclass(frozen=True)
 class FetchSamples(SeriesOperator):
-    """Give the samples as they are."""
+    """Return the samples unchanged."""
 
     name = "samples"
 
@@ -192,7 +230,7 @@ class FetchSamples(SeriesOperator):
         self.limits.check(0, points)
 
     def fold(self, pieces: Sequence[Piece], _notes: Notes) -> Samples:
-        samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
+        samples = join_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
         self.limits.check(len(samples), len(samples.times))
         return samples
 
@@ -215,14 +253,14 @@ def steps_text(steps: Steps) -> str:
     return f"from {start} to {time_text(steps.last * MS_NS)}, {len(steps)} steps of {duration_text(steps.step * MS_NS)}"
 
 
-def _of_samples(evaluation: BlockEvaluation, block: Callable[[], Samples]) -> list[Piece]:
+def _evaluate_samples(evaluation: BlockEvaluation, block: Callable[[], Samples]) -> list[Piece]:
     evaluation.bounds.check()
     return list(evaluation.of_samples(block()))
 
 
-def _of_windows(evaluation: BlockEvaluation, heart: Any, block: Callable[[], Rolled]) -> list[Piece]:
+def _evaluate_rollups(evaluation: BlockEvaluation, candidate: Any, block: Callable[[], RollupSeries]) -> list[Piece]:
     evaluation.bounds.check()
-    return list(evaluation.of_windows(heart, block()))
+    return list(evaluation.of_rollups(candidate, block()))
 
 
 def _flat(lists: Iterable[list[Piece]]) -> Iterator[Piece]:

@@ -1,6 +1,6 @@
-"""PromQL's grammar: text in, an expression out whose kinds fit; UserError with the place of the first mistake.
+"""The grammar of PromQL: text in, a checked expression out; UserError with the position of the first mistake.
 
-Operators by how strongly they bind; what stands behind an operand (ranges, `offset`, `@`, anchored, smoothed) binds
+Operators are parsed by binding strength; what follows an operand (ranges, `offset`, `@`, anchored, smoothed) binds
 strongest of all.
 """
 
@@ -10,17 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from lakerunner.model.display import go_quote
 from lakerunner.model.errors import TooLarge, UserError
-from lakerunner.model.go_quote import quoted
+from lakerunner.model.labels import NAME
 from lakerunner.model.labels.matcher import Matcher, matches_empty
-from lakerunner.model.labels.selector import unquoted
-from lakerunner.promql.check import checked
+from lakerunner.model.labels.selector import PROMQL, read_items, unquoted
+from lakerunner.model.regex import compile_regex
+from lakerunner.promql.check import check_kinds
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
+from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, Token, refusal
 from lakerunner.promql.literals import duration_seconds, number, utf8_string
-from lakerunner.promql.modifiers import modified
-from lakerunner.promql.selectors import NAME_KINDS, selector
+from lakerunner.promql.modifiers import parse_modifiers
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,
@@ -30,6 +31,7 @@ from lakerunner.series.expression import (
     Matching,
     Number,
     Paren,
+    Selector,
     Span,
     Text,
     Unary,
@@ -37,31 +39,59 @@ from lakerunner.series.expression import (
 )
 from lakerunner.series.function import Function
 
+NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
+    ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),
+    ("anchored", "smoothed", "fill", "fill_left", "fill_right"),
+)
+
+
+def selector(cursor: Cursor, name: Token | None = None) -> Selector:
+    """Parse a selector that starts with this name, whose kind is one of NAME_KINDS, or, without a name, with the next
+    braces."""
+    start = name.start if name else cursor.peek().start
+    matchers, end = _braces(cursor) if name is None or cursor.kind == "{" else ((), name.end)
+    if name is None:
+        return Selector(matchers, span=Span(start, end))
+    return Selector((*matchers, Matcher(NAME, "=", name.text)), name.text, span=Span(start, end))
+
+
+def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:
+    found: list[Matcher] = []
+    for item in read_items(cursor, PROMQL):
+        if item.matcher.is_regex:
+            try:
+                compile_regex(item.matcher.value)
+            except UserError as error:
+                raise cursor.fail(item.start, error.message) from None
+        found.append(item.matcher)
+    return tuple(found), cursor.last_end
+
+
 MAX_LENGTH = 65_536  # characters
-MAX_DEPTH = 200  # of the tree, which a chain of operators makes as deep as it is long
+MAX_DEPTH = 200  # of the tree; a chain of operators is as deep as it is long
 _BINDING = {"or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "</": 3, ">/": 3}
 _BINDING |= {"+": 4, "-": 4, "*": 5, "/": 5, "%": 5, "atan2": 5, "^": 6}
-_UNARY_BINDING = 6  # as strong as *: only ^ goes first
+_UNARY_BINDING = 6  # as strong as *, so that only ^ binds more
 _CALLABLE = DURATION_WORDS | {"identifier", "start", "end"}
 _STARTS = NAME_KINDS | {"+", "-", "(", "{", "number", "duration", "string"}
 _LABEL_KINDS = (NAME_KINDS - {"without"}) | {"bool", "group_left", "group_right", "ignoring", "on", "atan2"}
 
 
 def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
-    """Checked: every kind is what its place takes, every function is known, every regular expression is one."""
-    cursor = _started(text)
+    """Parse and check a query: every kind fits, every function is known, every regular expression compiles."""
+    cursor = _start(text)
     if cursor.kind == END:
         raise cursor.fail(0, "no expression found in input")
     expression = _Grammar(cursor, functions).expression(0)
     if cursor.kind != END:
         raise cursor.unexpected()
     _refuse_depth(text, expression)
-    return checked(expression, text, functions)
+    return check_kinds(expression, text, functions)
 
 
 def parse_selector(text: str) -> tuple[Matcher, ...]:
-    """Of match[]: one selector and nothing else, at least one matcher of which asks for a label to be there."""
-    cursor = _started(text)
+    """Parse match[]: one selector and nothing else, with at least one matcher that does not match an empty label."""
+    cursor = _start(text)
     if cursor.kind not in NAME_KINDS and cursor.kind != "{":
         raise cursor.unexpected()
     found = selector(cursor, None if cursor.kind == "{" else cursor.take())
@@ -72,14 +102,15 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     return found.matchers
 
 
-def _started(text: str) -> Cursor:
+def _start(text: str) -> Cursor:
+    """Start a cursor at the beginning of the text."""
     if len(text) > MAX_LENGTH:
-        raise TooLarge(f"a query of {len(text)} characters; at most {MAX_LENGTH} are read")
+        raise TooLarge(f"the query has {len(text)} characters; the limit is {MAX_LENGTH}")
     return Cursor(text)
 
 
 def _refuse_depth(text: str, expression: Expression) -> None:
-    """Without recursion: this is what keeps all that comes after from running out of stack."""
+    """Refuse a tree that is too deep, without recursion: this keeps everything after it from running out of stack."""
     level: list[Expression] = [expression]
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in parts(outer)]
@@ -95,9 +126,9 @@ class _Grammar:
         self._functions = functions
 
     def expression(self, minimum: int) -> Expression:
-        """Up to an operator that binds less than `minimum`."""
+        """Parse up to an operator that binds less than `minimum`."""
         self._cursor.enter()
-        left = modified(self._operand(), self._cursor)
+        left = parse_modifiers(self._operand(), self._cursor)
         while (binding := _BINDING.get(self._cursor.kind, -1)) >= max(minimum, 1):
             op = self._cursor.take().kind
             return_bool = self._cursor.accept("bool") is not None
@@ -138,7 +169,7 @@ class _Grammar:
         return Unary("-" if sign.kind == "-" else "+", inner, span)
 
     def _named(self) -> Expression:
-        """A name begins a call, an aggregation or a selector: the token behind it says which."""
+        """Parse a call, an aggregation or a selector: the token after the name decides."""
         name = self._cursor.take()
         follower = self._cursor.kind
         if name.kind in AGGREGATORS and follower in ("(", "by", "without"):
@@ -147,7 +178,7 @@ class _Grammar:
         if name.kind in _CALLABLE and follower == "(":
             arguments, end = self._arguments()
             if name.text not in self._functions:
-                raise self._cursor.fail(name.start, f"unknown function with name {quoted(name.text)}")
+                raise self._cursor.fail(name.start, f"unknown function with name {go_quote(name.text)}")
             return Call(name.text, arguments, Span(name.start, end))
         return selector(self._cursor, name)
 
@@ -185,7 +216,7 @@ class _Grammar:
         return Aggregate(op, arguments[-1], parameter, grouping, without, Span(start, end))
 
     def _labels(self) -> tuple[tuple[str, ...], int]:
-        """A list of labels in parentheses, and where it ends."""
+        """Parse a list of labels in parentheses; also return where it ends."""
         cursor = self._cursor
         if cursor.kind != "(":
             raise cursor.unexpected("grouping opts", '"("')
@@ -199,7 +230,7 @@ class _Grammar:
             label = cursor.take()
             name = utf8_string(cursor.text, label) if label.kind == "string" else label.text
             if not name:
-                raise cursor.fail(label.start, f"invalid label name for grouping: {quoted(name)}")
+                raise cursor.fail(label.start, f"invalid label name for grouping: {go_quote(name)}")
             found.append(name)
             if cursor.kind not in (",", ")"):
                 raise cursor.unexpected("grouping opts", '"," or ")"')

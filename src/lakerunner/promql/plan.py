@@ -1,7 +1,7 @@
-"""PromQL text to plan: fragments and selectors are leaves, the rest of the expression is the finish.
+"""Compile PromQL text to a plan: fragments and selectors are leaves, the rest of the expression is the finish.
 
-Comes in: a question. Goes out: a Plan, or an error that says what is wrong and where. What always holds: the plan is a
-function of the question alone; which rollups may serve a leaf is stated in it, which are there is found when it runs.
+Comes in: a question. Goes out: a Plan, or an error with its position. What always holds: the plan is a function of the
+question alone; it states which rollups may serve a leaf, and which of them exist is found when it runs.
 """
 
 from __future__ import annotations
@@ -9,39 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lakerunner.model.errors import UserError
+from lakerunner.model.labels import Labels, without_name
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.tier import RAW
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Cut, Finish, Leaf, Plan, Rollup
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import LOOKBACK_MS, PROMQL
-from lakerunner.promql.operators import NO_LIMITS, FetchSamples, Limits, SeriesFragment, steps_text
+from lakerunner.promql.operators import NO_LIMITS, FetchSamples, Limits, Selection, SeriesFragment, steps_text
 from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
-from lakerunner.promql.ranges import windowed
 from lakerunner.promql.resolve import resolve
-from lakerunner.promql.sample_range import Selection
+from lakerunner.promql.selection.smoothing import extended_samples, extension
+from lakerunner.series.arrays import Ints
 from lakerunner.series.bounds import Bounds
-from lakerunner.series.evaluation.evaluate import Evaluator, finished, in_order, kind_of, most_steps
-from lakerunner.series.evaluation.fragments import split
-from lakerunner.series.evaluation.reach import reaches
+from lakerunner.series.evaluation.evaluate import Evaluator, finish, most_steps
+from lakerunner.series.evaluation.fragments import reaches, split
 from lakerunner.series.expression import Expression, Kind
-from lakerunner.series.function import Source
+from lakerunner.series.function import Source, kind_of
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
+from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows, sort_by_labels
 
 EVERY_SAMPLE = "this part of the query needs every sample"
-_ASKED_RAW = "the request has tier=raw"
-Answered = Vector | Scalar | String | Samples
+_RAW_REQUESTED = "the request has tier=raw"
+AnswerValue = Vector | Scalar | String | Samples
 LeafValues = Mapping[Operator, Vector | Samples]
-# Gets samples that the plan has no leaf for: those that info() finds it needs.
+# Fetches samples that no leaf of the plan reads: those that info() turns out to need.
 Select = Callable[[FetchSamples], Samples]
 
 
 @dataclass(frozen=True)
 class SeriesQuery:
-    """An expression over steps, resolved. `instant`: one moment, which alone may give a range vector. `raw`: rollups
+    """A resolved expression over steps. `instant`: one time; only then the answer may be a range vector. `raw`: rollups
     are not read. `delayed_names`: metric names are removed when the evaluation ends."""
 
     expression: Expression
@@ -57,7 +59,8 @@ class SeriesQuery:
         return kind_of(self.expression, FUNCTIONS)
 
     def plan(self, *, fold: bool = True) -> Plan:
-        """`fold` False: aggregations are all done in the finish, for those that turn out not to split."""
+        """Build the plan. `fold` False: all aggregations are left to the finish, for those that turn out not to
+        split."""
         names = self.delayed_names
         found = split(self.expression, self.steps, PROMQL, fold=fold, delayed_names=names)
         fragments = tuple(self._fragment(one.expression, one.steps) for one in found.fragments)
@@ -78,13 +81,13 @@ class SeriesQuery:
         scan = fragment.selection.scan if fragment.selection else None
         if scan is None:
             return None
-        guarded = fragment.guarded
-        rollup = Rollup(RAW, _ASKED_RAW) if self.raw else Rollup(guarded.tier, guarded.reason)
+        choice = fragment.tier_choice
+        rollup = Rollup(RAW, _RAW_REQUESTED) if self.raw else Rollup(choice.tier, choice.reason)
         return Leaf(scan, fragment, Cut.SERIES, rollup)
 
 
 def samples_leaf(operator: FetchSamples) -> Leaf | None:
-    """Return the leaf of samples as they are; None: nothing can be there, as far from now as no timestamp can say."""
+    """Return the leaf that fetches samples; None if its time is beyond all possible timestamps."""
     scan = operator.selection.scan
     return Leaf(scan, operator, Cut.SERIES, Rollup(RAW, EVERY_SAMPLE)) if scan else None
 
@@ -99,11 +102,11 @@ class SeriesFinish(Finish):
     fragments: tuple[SeriesFragment, ...]
 
     def within(self, steps: Steps) -> Plan:
-        """Return the plan of some of the steps."""
+        """Return the plan for some of the steps."""
         return replace(self.query, steps=steps).plan()
 
     def unfolded(self) -> Plan:
-        """Return the plan in which workers aggregate nothing."""
+        """Return the plan in which workers do not aggregate."""
         return self.query.plan(fold=False)
 
     def check(self, bounds: Bounds) -> None:
@@ -111,19 +114,19 @@ class SeriesFinish(Finish):
         for one in self.fragments:
             bounds.hold(1, most_steps(one.expression, one.steps, PROMQL))
 
-    def run(self, values: LeafValues, select: Select, bounds: Bounds, notes: Notes) -> Answered:
-        """`values` are those of the leaves, by their operators."""
+    def run(self, values: LeafValues, select: Select, bounds: Bounds, notes: Notes) -> AnswerValue:
+        """Evaluate the rest. `values` are the results of the leaves by operator."""
         given = [
             found if isinstance(found := values.get(one), Vector) else one.fold((), notes) for one in self.fragments
         ]
-        evaluator = self._evaluator(_Source(values, select, self.query.limits), given, bounds)
-        value = finished(evaluator.evaluate(self.rest, self.query.steps))
+        evaluator = self._evaluator(_LeafSource(values, select, self.query.limits), given, bounds)
+        value = finish(evaluator.evaluate(self.rest, self.query.steps))
         if isinstance(value, Vector) and len(value) > self.query.limits.max_series:
             raise self.query.limits.too_many_series()
         notes.add(evaluator.notes.all())
         if isinstance(value, Windows):
-            return windowed(value)
-        return in_order(value) if isinstance(value, Vector) and not self.query.instant else value
+            return range_samples(value)
+        return sort_by_labels(value) if isinstance(value, Vector) and not self.query.instant else value
 
     def lines(self) -> Iterator[str]:
         yield steps_text(self.query.steps)
@@ -141,8 +144,8 @@ class SeriesFinish(Finish):
 
 
 @dataclass(frozen=True)
-class _Source:
-    """The samples that the leaves gave, or that are selected only now."""
+class _LeafSource:
+    """Gives the samples that leaves fetched; others are fetched on demand."""
 
     values: LeafValues
     fetch: Select
@@ -156,9 +159,10 @@ class _Source:
 
 @dataclass(frozen=True)
 class PromqlQuestion:
-    """`instant`: one moment, which alone may give a range vector. `partial`: what cannot be read is named in the
-    account instead of being an error. `streamed`: in groups of time, the first of them soon, which takes longer in all.
-    `raw`: of raw points alone, whatever rollups there are."""
+    """A query as it was requested. `instant`: one time; only then the answer may be a range vector. `partial`: what
+    cannot be read is named in the account instead of failing the query. `streamed`: answer in groups of steps, the
+    first of them soon, which takes longer in all. `raw`: read raw points only, no rollups. `engine`: what runs the
+    units (query/options.py)."""
 
     text: str
     steps: Steps
@@ -168,16 +172,17 @@ class PromqlQuestion:
     partial: bool = False
     streamed: bool = False
     raw: bool = False
+    engine: str = "duckdb"
 
     def check(self, kind: Kind) -> None:
-        """UserError where an expression of this kind has no value over a range."""
+        """Raise UserError if an expression of this kind has no value over a range."""
         if not self.instant and kind in (Kind.STRING, Kind.MATRIX):
             shown = "range vector" if kind is Kind.MATRIX else kind.value
             raise UserError(f'invalid expression type "{shown}" for range query, must be Scalar or instant Vector')
 
 
 def compile_promql(question: PromqlQuestion, limits: Limits, *, delayed_names: bool = False) -> Plan:
-    """UserError, with its position, for a text that cannot be asked."""
+    """Parse and resolve a question. Raise UserError with its position if the text is invalid."""
     parsed = parse(question.text)
     question.check(kind_of(parsed, FUNCTIONS))
     expression = resolve(parsed, question.steps, question.instant)
@@ -191,3 +196,58 @@ def compile_promql(question: PromqlQuestion, limits: Limits, *, delayed_names: b
         limits,
     )
     return query.plan()
+
+
+def range_samples(value: Windows) -> Samples:
+    """Return the samples of a range vector at its first step, with final labels, sorted by them. Series without a
+    sample are dropped."""
+    if extension(value):
+        return _sort_by_labels(_drop_names(extended_samples(value)))
+    samples = value.samples
+    counts = value.last[:, 0] - value.first[:, 0]
+    inside = np.repeat(value.first[:, 0] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    found = Samples(
+        samples.labels,
+        offsets,
+        samples.times[inside],
+        samples.values[inside],
+        None if samples.histograms is None else samples.histograms[inside],
+        drop_name=samples.drop_name,
+    )
+    return _sort_by_labels(_drop_names(found))
+
+
+def _drop_names(samples: Samples) -> Samples:
+    """Remove the names that operations dropped and merge series that are then the same. Raise UserError if they have
+    samples of the same time."""
+    if not samples.drop_name.any():
+        return samples
+    rows: dict[Labels, list[int]] = {}
+    for row, (labels, drop) in enumerate(zip(samples.labels, samples.drop_name.tolist(), strict=True)):
+        if samples.offsets[row] < samples.offsets[row + 1]:
+            rows.setdefault(without_name(labels) if drop else labels, []).append(row)
+    places = [np.concatenate([_places(samples, row) for row in same]) for same in rows.values()]
+    for number, own in enumerate(places):
+        times = samples.times[own]
+        if len(np.unique(times)) < len(times):
+            raise UserError("vector cannot contain metrics with the same labelset")
+        places[number] = own[np.argsort(times, kind="stable")]
+    inside = np.concatenate([np.zeros(0, np.int64), *places]).astype(np.int64)
+    return Samples(
+        list(rows),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum([len(own) for own in places], dtype=np.int64)]),
+        samples.times[inside],
+        samples.values[inside],
+        None if samples.histograms is None else samples.histograms[inside],
+    )
+
+
+def _places(samples: Samples, row: int) -> Ints:
+    return np.arange(samples.offsets[row], samples.offsets[row + 1])
+
+
+def _sort_by_labels(samples: Samples) -> Samples:
+    counts = np.diff(samples.offsets)
+    order = sorted(np.flatnonzero(counts).tolist(), key=samples.labels.__getitem__)
+    return samples.rows(order)

@@ -1,14 +1,13 @@
-"""An expression as Prometheus prints it: one line, which parses to the same expression."""
+"""Print an expression as Prometheus does: on one line that parses to the same expression, or over several lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lakerunner.model.go_quote import quoted
+from lakerunner.model.display import go_quote
 from lakerunner.model.labels import NAME, is_plain_label
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.promql.go_numbers import plain_number, short_number
-from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
+from lakerunner.promql.resolve import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
     At,
@@ -26,6 +25,7 @@ from lakerunner.series.expression import (
     Text,
     Unary,
 )
+from lakerunner.series.numerals import number_text, scalar_text
 
 _YEAR, _WEEK = 31_536_000_000, 604_800_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
@@ -34,9 +34,9 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms"
 def expression_text(expression: Expression) -> str:
     match expression:
         case Number():
-            return number_text(expression.value, expression.is_duration)
+            return literal_text(expression.value, expression.is_duration)
         case Text(value):
-            return quoted(value)
+            return go_quote(value)
         case Selector():
             extended = f" {expression.extended}" if expression.extended else ""
             return f"{_series(expression)}{_at(expression.at)}{extended}{_offset(expression.offset)}"
@@ -61,9 +61,9 @@ def expression_text(expression: Expression) -> str:
             return f"<given {number}>"
 
 
-def number_text(value: float, is_duration: bool) -> str:
+def literal_text(value: float, is_duration: bool) -> str:
     if not is_duration:
-        return plain_number(value)
+        return scalar_text(value)
     return f"{'-' if value < 0 else ''}{_milliseconds_text(int(abs(value) * 1e9) // 1_000_000)}"
 
 
@@ -77,12 +77,12 @@ def subquery_suffix(node: Subquery) -> str:
 
 
 def operator_text(node: Binary) -> str:
-    """With its modifiers."""
+    """Return the operator followed by bool, on/ignoring, group_left/right and fill."""
     return f"{node.op}{' bool' if node.return_bool else ''}{_matching(node.matching)}"
 
 
 def aggregation_text(node: Aggregate) -> str:
-    """Up to the parenthesis."""
+    """Return the aggregation up to its opening parenthesis."""
     if node.without:
         return f"{node.op} without ({_labels(node.grouping)}) "
     return f"{node.op} by ({_labels(node.grouping)}) " if node.grouping else node.op
@@ -98,11 +98,11 @@ def _is_name(matcher: Matcher, name: str) -> bool:
 
 
 def _matcher(matcher: Matcher) -> str:
-    return f"{_label(matcher.name)}{matcher.op}{quoted(matcher.value)}"
+    return f"{_label(matcher.name)}{matcher.op}{go_quote(matcher.value)}"
 
 
 def _label(name: str) -> str:
-    return name if is_plain_label(name) else quoted(name)
+    return name if is_plain_label(name) else go_quote(name)
 
 
 def _labels(names: Iterable[str]) -> str:
@@ -134,16 +134,16 @@ def _matching(matching: Matching | None) -> str:
         text += f" group_{'left' if matching.card == 'many-to-one' else 'right'} ({_labels(matching.include)})"
     left, right = matching.fill_left, matching.fill_right
     if left is not None and left == right:
-        return f"{text} fill ({short_number(left)})"
-    text += f" fill_left ({short_number(left)})" if left is not None else ""
-    return text + (f" fill_right ({short_number(right)})" if right is not None else "")
+        return f"{text} fill ({number_text(left)})"
+    text += f" fill_left ({number_text(left)})" if left is not None else ""
+    return text + (f" fill_right ({number_text(right)})" if right is not None else "")
 
 
 def _term(term: DurationTerm) -> str:
     inside = [_term(operand) for operand in term.operands]
     match term.op, inside:
         case "number", _:
-            return number_text(term.value, term.is_duration)
+            return literal_text(term.value, term.is_duration)
         case (("step" | "range" | "min_of" | "max_of"), _):
             return f"{term.op}({', '.join(inside)})"
         case "paren", [inner]:
@@ -156,7 +156,8 @@ def _term(term: DurationTerm) -> str:
 
 
 def _milliseconds_text(ms: int) -> str:
-    """Years and weeks only where nothing is left over: 90d is easier to read than 12w6d."""
+    """Write a duration. Years and weeks are used only if they leave no rest, as Prometheus does: 90d is easier to read
+    than 12w6d."""
     text = ""
     for unit, size in (("y", _YEAR), ("w", _WEEK)):
         if ms % size == 0 and ms:
@@ -166,3 +167,34 @@ def _milliseconds_text(ms: int) -> str:
         text += f"{ms // size}{unit}" if ms >= size else ""
         ms %= size
     return text or "0s"
+
+
+_LINE = 100  # bytes
+
+
+def pretty_text(expression: Expression) -> str:
+    return _pretty(expression, 0)
+
+
+def _pretty(node: Expression, level: int) -> str:
+    text = expression_text(node)
+    margin = "  " * level
+    if isinstance(node, Unary):
+        return f"{margin}{node.op}{_pretty(node.inner, level).strip()}"
+    if isinstance(node, Subquery):
+        short = len(text.encode(errors="surrogateescape")) <= _LINE
+        return text if short else f"{_pretty(node.inner, level)}{subquery_suffix(node)}"
+    if len(text.encode(errors="surrogateescape")) <= _LINE:
+        return margin + text
+    match node:
+        case Aggregate(_, inner, parameter):
+            before = f"{_pretty(parameter, level + 1)},\n" if parameter is not None else ""
+            return f"{margin}{aggregation_text(node)}(\n{before}{_pretty(inner, level + 1)}\n{margin})"
+        case Binary(_, left, right):
+            return f"{_pretty(left, level + 1)}\n{margin}{operator_text(node)}\n{_pretty(right, level + 1)}"
+        case Call(function, arguments):
+            inside = ",\n".join(_pretty(argument, level + 1) for argument in arguments)
+            return f"{margin}{function}(\n{inside}\n{margin})"
+        case Paren(inner):
+            return f"{margin}(\n{_pretty(inner, level + 1)}\n{margin})"
+    return margin + text

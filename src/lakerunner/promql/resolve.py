@@ -1,16 +1,18 @@
-"""What the time range of a query decides in its expression: durations that are expressions, `@ start()` and
-`@ end()`, and calls of start(), end(), range(), step(). Comes out with numbers in their place, and ms as ints alone."""
+"""Resolve what depends on the query's time range: durations that are expressions, `@ start()`, `@ end()`, and calls of
+start(), end(), range() and step(). The result has numbers in their place, and times only as integers of ms."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from lakerunner.model.errors import UserError
+from lakerunner.promql.functions.range_vectors import range_seconds
 from lakerunner.promql.literals import LARGEST_SECONDS
-from lakerunner.promql.selection.totals import with_totals_marked
-from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
+from lakerunner.promql.selection.selectors import mark_totals_only
 from lakerunner.series.expression import (
+    NOWHERE,
     Aggregate,
     At,
     Binary,
@@ -21,20 +23,56 @@ from lakerunner.series.expression import (
     Paren,
     Range,
     Selector,
+    Span,
     Subquery,
     Unary,
+    Unresolved,
 )
 from lakerunner.series.values import Steps
 
 
+@dataclass(frozen=True, slots=True)
+class DurationTerm(Unresolved):
+    """An operand or operation of a duration expression. `op`: number (value in seconds), `+ - * / % ^` with one or two
+    operands, step, range, min_of, max_of, paren."""
+
+    op: str
+    operands: tuple[DurationTerm, ...] = ()
+    value: float = 0.0
+    is_duration: bool = False  # whether the number was written with a unit
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeOfRange(Unresolved):
+    """The time of `@ start()` or `@ end()`."""
+
+    name: Literal["start", "end"]
+
+
+def term_of(duration: Unresolved) -> DurationTerm:
+    """Narrow an unresolved duration: PromQL has no other kind."""
+    if not isinstance(duration, DurationTerm):
+        raise TypeError(f"{duration} is not a duration")
+    return duration
+
+
+def edge_of(at: Unresolved) -> EdgeOfRange:
+    """Narrow an unresolved time after `@`: PromQL has no other kind."""
+    if not isinstance(at, EdgeOfRange):
+        raise TypeError(f"{at} is not a time")
+    return at
+
+
 def resolve(expression: Expression, steps: Steps, instant: bool) -> Expression:
-    """`instant`: the query has one time, no step and no range, whatever `steps` says of its step."""
-    return with_totals_marked(_Times(steps.start, steps.end, 0 if instant else steps.step).expression(expression))
+    """Resolve an expression. `instant`: the query has one time, no step and no range, whatever the step of `steps`
+    is."""
+    return mark_totals_only(_Times(steps.start, steps.end, 0 if instant else steps.step).expression(expression))
 
 
 @dataclass(frozen=True)
 class _Times:
-    """All in ms."""
+    """The query's time range and step, in ms."""
 
     start: int
     end: int
@@ -68,8 +106,8 @@ class _Times:
             case "end":
                 return self.end / 1000
             case "range":
-                return _seconds(self.end - self.start)
-        return 0.0 if self.start == self.end else _seconds(self.step)
+                return range_seconds(self.end - self.start)
+        return 0.0 if self.start == self.end else range_seconds(self.step)
 
     def _selector(self, node: Selector) -> Selector:
         return replace(node, offset=self._offset(node.offset), at=self._at(node.at))
@@ -79,7 +117,7 @@ class _Times:
         step = None if node.step is None else self._length(node.step)
         length = self._length(node.range)
         inner = self.expression(node.inner)
-        # Less than a ms is no step: the default it is.
+        # A step below one ms is 0 here, and means the default step.
         return replace(node, inner=inner, range=length, step=step or None, offset=offset, at=self._at(node.at))
 
     def _at(self, at: At | None) -> int | None:
@@ -106,20 +144,20 @@ class _Times:
         return int(seconds * 1000)
 
     def _value(self, term: DurationTerm) -> float:
-        """In seconds."""
+        """Return the value of a duration term in seconds."""
         if term.op == "number":
             return term.value
         if term.op == "step":
-            return _seconds(self.step)
+            return range_seconds(self.step)
         if term.op == "range":
-            return _seconds(self.end - self.start)
+            return range_seconds(self.end - self.start)
         values = [self._value(operand) for operand in term.operands]
         if len(values) == 1:
             return -values[0] if term.op == "-" else values[0]
-        return _combined(term, values[0], values[1])
+        return _combine(term, values[0], values[1])
 
 
-def _combined(term: DurationTerm, left: float, right: float) -> float:
+def _combine(term: DurationTerm, left: float, right: float) -> float:
     match term.op:
         case "+":
             return left + right
@@ -145,7 +183,7 @@ def _combined(term: DurationTerm, left: float, right: float) -> float:
 
 
 def _power(left: float, right: float) -> float:
-    """What is no finite number is refused later on, whichever it is."""
+    """Compute a power. Any result that is not finite is refused by the caller."""
     try:
         found = left**right
     except (OverflowError, ZeroDivisionError):
@@ -153,10 +191,6 @@ def _power(left: float, right: float) -> float:
     return math.nan if isinstance(found, complex) else found
 
 
-def _seconds(ms: int) -> float:
-    return ms // 1000 + ms % 1000 * 1_000_000 / 1e9
-
-
 def _refusal(term: DurationTerm, message: str) -> UserError:
-    """Prometheus says from where to where, in characters of the query, and no line."""
+    """Return the error. Like Prometheus it states the range of characters in the query instead of a line."""
     return UserError(f"{term.span.start}:{term.span.end}: {message}")

@@ -1,4 +1,4 @@
-"""The contract of an answer, whoever works it out: this process, or a worker over HTTP."""
+"""The contract of an answer, wherever it is computed: in this process, by a worker over HTTP, in a task of Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lakerunner.query.account import Account
+from lakerunner.query.contract.account import Account
 
 
 class Answer(Protocol):
@@ -17,21 +17,21 @@ class Answer(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Names are unique. Waits for the query to have something to give, not for all of it."""
+        """Return the columns, whose names are unique. Wait for the first results, not for all of them."""
 
     @property
     def account(self) -> Account:
-        """What it took so far, from any thread, at any time; at the end, what it took."""
+        """Return what it took so far, for any thread at any time; at the end, what it took in all."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Once. Batches without rows may come. UserError when the query fails, TooLarge past a limit."""
+        """Give the results, once. Batches may be empty. UserError when the query fails, TooLarge past a limit."""
 
     def close(self) -> None:
         """Stop the work if it still goes on, from any thread, and give back all it held. Closing twice is fine."""
 
 
 class FixedAnswer:
-    """An Answer whose rows are there."""
+    """An Answer whose rows are known."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], account: Account) -> None:
         self.schema = schema
@@ -42,4 +42,4 @@ class FixedAnswer:
         yield from self._batches
 
     def close(self) -> None:
-        """Nothing goes on."""
+        """Do nothing: no work goes on."""

@@ -1,7 +1,7 @@
-"""A plan in, an answer out: pick the segments, have the leaves worked out, finish.
+"""Answers plans: picks the segments, has workers run the leaves, and finishes.
 
-`Engine.answer` is the only way in, for every language. Whose segments are picked is the `organization` argument, which
-comes from the caller's key; neither the text nor the plan has a say in it.
+`Engine.answer` is the only entry, for every language. The `organization` argument, which comes from the caller's key,
+alone decides whose segments are picked; neither the text nor the plan can.
 """
 
 from __future__ import annotations
@@ -17,30 +17,24 @@ from lakerunner.plan.explain import Explain
 from lakerunner.plan.plan import Collect, Finish, Leaf, Plan, SqlFinish
 from lakerunner.plan.scan import Scan
 from lakerunner.promql.plan import SeriesFinish
-from lakerunner.query.account import Account, total
 from lakerunner.query.answer import Answer
-from lakerunner.query.collected import Collected
-from lakerunner.query.coordinate import Coordinator, Leaves
-from lakerunner.query.expiry import expiry_warnings
-from lakerunner.query.explain import Explained, explained_lines
-from lakerunner.query.gather import Gathering
-from lakerunner.query.known_segments import KnownSegments, Pick
-from lakerunner.query.leaf_run import LeafRun, Resources
-from lakerunner.query.metrics.refusals import Refusals
+from lakerunner.query.contract.account import Account, total
+from lakerunner.query.explain_answer import ExplainAnswer, explained_lines
+from lakerunner.query.gather import GatherOptions
+from lakerunner.query.known_segments import KnownSegments, Pick, expiry_warnings
+from lakerunner.query.leaf_run import CollectAnswer, LeafRun, Refusals, Resources
 from lakerunner.query.options import Options
 from lakerunner.query.result_cache import ResultCache, result_key
-from lakerunner.query.rounds import InRounds, Round
-from lakerunner.query.row_answer import RowAnswer, RowTerms
-from lakerunner.query.row_gather import RowGather
+from lakerunner.query.row_answer import FIRST_BYTES, Coordinator, Round, RoundAnswer, RowAnswer, RowTerms, cut
+from lakerunner.query.row_gather import LeafRows, RowGather
 from lakerunner.query.series_answer import SeriesAnswer
-from lakerunner.query.stretches import FIRST_BYTES, cut
-from lakerunner.query.workers import Workers
+from lakerunner.query.workers import TaskPool, Workers
 
 
 @dataclass(frozen=True)
-class Job:
-    """A plan with a finish by SQL and the segments picked for each of its leaves; `before` is what it took to get so
-    far."""
+class RowJob:
+    """A plan with an SQL finish, and the segments picked for each of its leaves; `before` accounts for planning and
+    picking."""
 
     organization: UUID
     plan: Plan
@@ -54,47 +48,49 @@ class Job:
             raise TypeError(f"{self.plan.finish} is not SQL")
         return self.plan.finish
 
-    def stretches(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
-        """The segments of each leaf, of each round."""
+    def rounds(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
+        """Return the segments of each leaf, for each round."""
         if not self.finish.rounds:
             return [[pick.segments for pick in self.picks]]
         ((leaf,), (pick,)) = self.plan.leaves, self.picks
-        return [[stretch] for stretch in cut(pick.segments, leaf.scan.time, self.finish.rounds, first_bytes)]
+        return [[segments] for segments in cut(pick.segments, leaf.scan.time, self.finish.rounds, first_bytes)]
 
 
 class Engine:
     """Safe to use from many threads. `results` None: every query is run. `first_bytes` is the size of a first round;
-    `seconds` how long a query of series may run."""
+    `seconds` limits the running time of a query of series; `spark` runs units of engine=spark, None: it is off."""
 
     def __init__(
         self,
         segments: KnownSegments,
         workers: Workers,
         coordinator: Coordinator | None = None,
-        gathering: Gathering = Gathering(),  # noqa: B008 a frozen value
+        gathering: GatherOptions = GatherOptions(),  # noqa: B008 a frozen value
         *,
         results: ResultCache | None = None,
         clock: Callable[[], float] = time.monotonic,
         first_bytes: int = FIRST_BYTES,
         seconds: float = 300.0,
+        spark: TaskPool | None = None,
     ) -> None:
         self.segments = segments
         self.workers = workers
         self.clock = clock
         self._gathering = gathering
-        self._resources = Resources(segments, workers, gathering, seconds)
+        self._resources = Resources(segments, workers, gathering, seconds, spark=spark)
         self._coordinator = coordinator
         self._results = results
         self._first_bytes = first_bytes
 
     @property
     def refusals(self) -> Refusals:
-        """Fragments that rollups did not serve, and why."""
+        """Return the fragments that rollups did not serve, and why."""
         return self._resources.refusals
 
     def answer(self, organization: UUID, plan: Plan, options: Options) -> Any:
-        """At once: what goes wrong while it is worked out is the answer's to raise. The rows of a finish by SQL, and
-        the lines of EXPLAIN, are an Answer (query/answer.py), series a SeriesAnswer, what leaves give a Collected."""
+        """Return at once; errors of the computation are raised by the answer. Rows of an SQL finish and the lines of
+        EXPLAIN are an Answer (query/answer.py), series a SeriesAnswer, plans that collect a CollectAnswer."""
+        self._resources.check_engine(options)
         if options.explain is Explain.NO:
             return FINISHES[type(plan.finish)](self, organization, plan, options)
         return self._explained(organization, plan, options)
@@ -113,19 +109,21 @@ class Engine:
     def answer_series(self, organization: UUID, plan: Plan, options: Options) -> SeriesAnswer:
         return SeriesAnswer(LeafRun(self._resources, organization, options), plan)
 
-    def collect(self, organization: UUID, plan: Plan, options: Options) -> Collected:
-        return Collected(LeafRun(self._resources, organization, options), plan.leaves)
+    def collect(self, organization: UUID, plan: Plan, options: Options) -> CollectAnswer:
+        return CollectAnswer(LeafRun(self._resources, organization, options), plan.leaves)
 
-    def run(self, job: Job, key: bytes = b"") -> Answer:
-        """At once: the work begins when the answer is looked at. With a key it is kept under it."""
+    def run(self, job: RowJob, key: bytes = b"") -> Answer:
+        """Return at once; the work begins when the answer is read. With a key the answer is cached."""
         if self._coordinator is None:
             raise TypeError("an engine without a coordinator finishes no SQL")
+        workers = self._resources.workers_for(job.organization, job.options)
         rounds = [
-            self._round(self._coordinator, job, segments, is_first=n == 0)
-            for n, segments in enumerate(job.stretches(self._first_bytes))
+            self._round(self._coordinator, job, segments, workers, is_first=n == 0)
+            for n, segments in enumerate(job.rounds(self._first_bytes))
         ]
         wanted = job.finish.rounds
-        answer = InRounds(rounds, wanted.offset, wanted.limit) if wanted else InRounds(rounds)
+        limits = (wanted.offset, wanted.limit) if wanted else ()
+        answer = RoundAnswer(rounds, workers, *limits)
         terms = RowTerms(self._coordinator.limits, job.before, job.options.text, self.clock)
         return RowAnswer(answer, terms, self._results if key else None, key)
 
@@ -134,22 +132,22 @@ class Engine:
         plain = replace(options, explain=Explain.NO)
         if isinstance(plan.finish, SqlFinish):
             job = self._job(organization, plan, plain)
-            lines = explained_lines(plan, job.picks, len(job.stretches(self._first_bytes)))
-            return Explained(lines, job.before, self.run(job) if measured else None)
+            lines = explained_lines(plan, job.picks, len(job.rounds(self._first_bytes)), options.engine)
+            return ExplainAnswer(lines, job.before, self.run(job) if measured else None)
         picks = [self.pick(organization, leaf, plain) for leaf in plan.leaves]
-        lines, before = explained_lines(plan, picks, 1), total(pick.account for pick in picks)
-        return Explained(lines, before, self.answer(organization, plan, plain) if measured else None)
+        lines, before = explained_lines(plan, picks, 1, options.engine), total(pick.account for pick in picks)
+        return ExplainAnswer(lines, before, self.answer(organization, plan, plain) if measured else None)
 
-    def _job(self, organization: UUID, plan: Plan, options: Options) -> Job:
+    def _job(self, organization: UUID, plan: Plan, options: Options) -> RowJob:
         began = self.clock()
         picks = self.picks(organization, plan.scans, options.now_ns)
         seconds = {"plan": options.planned, "pick": self.clock() - began}
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
         before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
-        return Job(organization, plan, picks, options, before)
+        return RowJob(organization, plan, picks, options, before)
 
     def picks(self, organization: UUID, scans: Sequence[Scan], now_ns: int) -> tuple[Pick, ...]:
-        """Scans over the same range read the same segments, also when a compaction commits in between."""
+        """Pick the segments of each scan. Equal scans get the same segments even if a compaction commits in between."""
         picked: dict[Any, Pick] = {}
         for scan in scans:
             same = (scan.signal, scan.time, scan.conditions)
@@ -158,17 +156,23 @@ class Engine:
         return tuple(picked[scan.signal, scan.time, scan.conditions] for scan in scans)
 
     def _round(
-        self, coordinator: Coordinator, job: Job, segments: Sequence[Sequence[Segment]], *, is_first: bool
+        self,
+        coordinator: Coordinator,
+        job: RowJob,
+        segments: Sequence[Sequence[Segment]],
+        workers: Workers,
+        *,
+        is_first: bool,
     ) -> Round:
-        """Later rounds are begun before they are read, and several leaves are read one after the other: their rows wait
-        on disk, so that no worker waits and keeps others from its slots."""
+        """Build one round. Later rounds start before they are read, and several leaves are read one after the other:
+        then rows wait on disk, so that no worker waits and keeps its slot from others."""
         ahead = not is_first or len(job.plan.leaves) > 1
         how = replace(self._gathering, partial=job.options.partial, ahead=ahead)
         gathers = {
-            leaf.scan.relation: RowGather(job.organization, leaf, picked, self.workers, how, self.clock)
+            leaf.scan.relation: RowGather(job.organization, leaf, picked, workers, how, self.clock)
             for leaf, picked in zip(job.plan.leaves, segments, strict=True)
         }
-        leaves, count = Leaves(gathers), sum(map(len, segments))
+        leaves, count = LeafRows(gathers), sum(map(len, segments))
         if job.finish.passes:
             (rows,) = gathers.values()
             return Round(rows, leaves, count)

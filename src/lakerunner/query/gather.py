@@ -1,13 +1,17 @@
-"""What many workers make of one leaf: units handed out, results gathered, the lost taken over.
+"""Runs one leaf on many workers: hands out units, gathers results, and has units of lost workers done by others.
 
-What always holds: every result of every unit is handed on once, or the gathering ends with an error, or the account
-names the segments as missing. Rows of a steady operator are handed on as they come; a unit taken over in the middle is
-run again and what was handed on of it is skipped. Other results wait until their unit has ended.
+Invariant: every result of every unit is handed on once, or the gathering ends with an error, or the account names the
+segments as missing. Rows of a steady operator are handed on as they come; a unit that another worker takes over is run
+again, and the rows that were handed on are skipped. Other results wait until their unit has ended.
 
-A worker that was lost is not asked again, a unit goes to each worker once at most. If the object store is away from a
-worker, one other is tried. A segment that is damaged or absent is nobody's fault: no other worker is tried, and for a
-partial answer the unit is run again without it. What cannot be read for a partial answer is named once, however many
-units wanted it.
+A lost worker gets no more units, and a unit goes to each worker once at most. If a worker cannot reach the object
+store, one other is tried. For a damaged or absent segment no other worker is tried; for a partial answer the unit is
+run again without it, and it is named as missing once, however many units need it.
+
+Units are assigned by rendezvous hashing: every worker draws a number for every segment, and the highest reads it. So a
+segment always goes to the same worker, which has it in its cache, and a worker that joins or leaves moves only its own
+share. Every segment is in one share; segments of a share keep their order, and shares are in the order of their first
+segments, so that rows that are needed first come first.
 """
 
 from __future__ import annotations
@@ -15,44 +19,60 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from threading import Condition, Thread
 from time import monotonic
 from uuid import UUID
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable, UserError
-from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
-from lakerunner.model.tiling import Tiles
+from lakerunner.model.tier import Tiles
 from lakerunner.model.time import TimeRange
+from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import ALL, Cut, Leaf, Shard
-from lakerunner.plan.sql_rows import SqlRows
-from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
-from lakerunner.query.assign import UnitSize, assign, ranked
-from lakerunner.query.failures import EngineError
-from lakerunner.query.inflow import Spool, Stopped
+from lakerunner.query.contract.account import Account, Missing
+from lakerunner.query.contract.failures import EngineError
+from lakerunner.query.inflow import ReaderGone, Spool
 from lakerunner.query.unit import Unit
 from lakerunner.query.workers import Worker, Workers
 
-SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into shards, however many workers there are
+SHARD_ROWS = 4_000_000  # rows of the picked segments per shard, however many workers there are
 _SHARDS = 16
 _AT_ONCE = 32
-_AT_ONCE_PER_WORKER = 2  # one is fetched or sent while the other is computed
+_AT_ONCE_PER_WORKER = 2  # one fetches or sends while the other computes
 _CLOSE_SECONDS = 1.0
 _ANY_SEGMENT = UUID(int=0)
 _logger = logging.getLogger("lakerunner.query.gather")
 
 
 @dataclass(frozen=True)
-class Gathering:
+class UnitSize:
+    """The most that one unit reads. A larger segment is a unit of its own."""
+
+    bytes: int = 1 << 30
+    segments: int = 500
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one worker reads in one unit."""
+
+    worker: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class GatherOptions:
     """How the results of a query are gathered. `partial`: segments that cannot be read are named as missing in the
-    account; otherwise they are an error. `ahead`: the work may be started long before its rows are read, or be one of
-    several that are read one after the other; its rows wait on disk, so that no worker waits for the reader.
-    `shard_rows`: of how many rows a shard of the series or traces is, so that the same rows are always cut in the same
-    way, however many workers there are."""
+    account instead of raising an error. `ahead`: the work may start long before its rows are read, or be one of several
+    leaves that are read one after the other; its rows wait on disk, so that no worker waits for the reader.
+    `shard_rows`: rows per shard, so that the same rows are always cut in the same way, however many workers there are.
+    """
 
     partial: bool = False
     ahead: bool = False
@@ -64,8 +84,8 @@ class Gathering:
 
 @dataclass(eq=False)
 class Task:
-    """One unit, by whom it is done, and how far it got. `handed` rows are with the reader. `number`: its place among
-    the units of the leaf."""
+    """One unit, its worker, and its progress. `handed`: rows that the reader has. `number`: its place among the leaf's
+    units."""
 
     worker: str
     segments: tuple[Segment, ...]
@@ -75,9 +95,10 @@ class Task:
     handed: int = 0
     store_was_away: bool = False
 
-    def ranked(self, workers: Mapping[str, Worker]) -> list[str]:
-        """Units over the same segments fall to one worker after the other, to the same ones every time."""
-        names = ranked(self.segments[0].id if self.segments else _ANY_SEGMENT, workers)
+    def rank_workers(self, workers: Mapping[str, Worker]) -> list[str]:
+        """Return the workers in order of preference. Units over the same segments are spread over the workers, always
+        in the same way."""
+        names = rank_workers(self.segments[0].id if self.segments else _ANY_SEGMENT, workers)
         first = self.shard.number % len(names)
         return names[first:] + names[:first]
 
@@ -92,7 +113,7 @@ class Task:
 
 
 class Gather(ABC):
-    """One leaf over its segments. One thread reads it; the rest is for any thread."""
+    """One leaf over its segments. One thread reads it; all other methods are for any thread."""
 
     def __init__(
         self,
@@ -100,7 +121,7 @@ class Gather(ABC):
         leaf: Leaf,
         segments: Sequence[Segment],
         workers: Workers,
-        how: Gathering,
+        how: GatherOptions,
         tiles: Tiles | None = None,
     ) -> None:
         self._organization = organization
@@ -122,24 +143,24 @@ class Gather(ABC):
 
     @property
     def account(self) -> Account:
-        """Of the units that have ended: their accounts, how many each worker did, and what is missing."""
+        """Return the accounts of the units that have ended, the units of each worker, and what is missing."""
         with self._state:
             return self._account
 
     @property
     def failure(self) -> Exception | None:
-        """What the reader raises; DuckDB, reading it, passes on no more than its text."""
+        """Return the error that the reader raises; DuckDB, when it is the reader, passes on only its text."""
         with self._state:
             return self._failure
 
     def start(self) -> None:
-        """Begin the work, in threads of its own, and return at once. Starting twice is fine."""
+        """Start the work in threads of its own and return at once. Starting twice is fine."""
         with self._state:
             if self._prepare():
                 self._dispatch()
 
     def close(self) -> None:
-        """Stop what still runs, from any thread, and wait for that a second at most. Closing twice is fine."""
+        """Stop running work, from any thread, and wait for that up to a second. Closing twice is fine."""
         with self._state:
             self._closed = True
             self._pending.clear()
@@ -148,7 +169,7 @@ class Gather(ABC):
         self._stop()
         _close_all(answers)
 
-    # What becomes of results
+    # For subclasses: what becomes of results
 
     @abstractmethod
     def _hand_on(self, task: Task, answer: Answer) -> None:
@@ -156,11 +177,11 @@ class Gather(ABC):
 
     @abstractmethod
     def _end(self) -> bool:
-        """All units have ended, with the lock held. Whether that was all; False if a unit was added."""
+        """Finish after all units have ended, with the lock held. Return False if a unit was added."""
 
     @abstractmethod
     def _stop(self) -> None:
-        """No more results are wanted."""
+        """Release writers that wait: no more results are needed."""
 
     # One unit, in its thread
 
@@ -170,13 +191,13 @@ class Gather(ABC):
         try:
             account = self._attempt(task) + Account(workers={task.worker: 1})
         except Exception as raised:
-            if not isinstance(raised, LakerunnerError | Stopped):
+            if not isinstance(raised, LakerunnerError | ReaderGone):
                 _logger.error("unit failed", exc_info=raised)
             error = raised
         with self._state:
             del self._running[task]
             self._busy[task.worker] -= 1
-            if self._closed or isinstance(error, Stopped):
+            if self._closed or isinstance(error, ReaderGone):
                 return
             if error is None:
                 self._account += account
@@ -190,7 +211,7 @@ class Gather(ABC):
         with closing(answer):
             with self._state:
                 if self._closed:
-                    raise Stopped
+                    raise ReaderGone
                 self._running[task] = answer
             self._hand_on(task, answer)
         return answer.account
@@ -198,7 +219,7 @@ class Gather(ABC):
     # With the lock held
 
     def _prepare(self) -> bool:
-        """Cut the leaf into units. Whether there is anything to do: not twice, and not without workers."""
+        """Cut the leaf into units. Return whether there is anything to start: only once, and only with workers."""
         if self._started or self._closed:
             return False
         self._started = True
@@ -222,11 +243,11 @@ class Gather(ABC):
         segments = tuple(self._segments)
         tasks = [Task("", segments, Shard(number, shards), number) for number in range(shards if segments else 0)]
         for task in tasks:
-            task.worker = task.ranked(self._workers)[0]
+            task.worker = task.rank_workers(self._workers)[0]
         return tasks
 
     def _dispatch(self) -> None:
-        """Start what may be started; when nothing is left, that was all."""
+        """Start the tasks that may be started; finish when none is left."""
         for task in list(self._pending) if self._failure is None else ():
             if len(self._running) >= _AT_ONCE:
                 return
@@ -244,7 +265,8 @@ class Gather(ABC):
         self._busy[task.worker] += 1
 
     def _settle(self, task: Task, error: Exception) -> None:
-        """After an attempt that failed: another worker, the unit without a segment, a gap in the answer, or the end."""
+        """Decide after a failed attempt: another worker, the unit without a segment, a gap in the answer, or
+        the error."""
         task.tried.add(task.worker)
         if isinstance(error, Lost):
             self._lose(task, error)
@@ -263,7 +285,7 @@ class Gather(ABC):
         damaged = [one for one in task.segments if isinstance(error, Corrupt) and one.id == error.segment]
         if damaged and not task.handed:
             self._miss(damaged, task, error)
-            # Units by parts of the series share their segments: those that wait need not find it out again.
+            # Units by shards have the same segments: those that wait need not find the damage again.
             self._pending = [one for other in (task, *self._pending) if (one := other.without(damaged[0])).segments]
         elif isinstance(error, Corrupt) and self._is_divisible(task):
             self._pending[:0] = task.halves()
@@ -271,7 +293,7 @@ class Gather(ABC):
             self._miss(task.segments, task, error)
 
     def _is_divisible(self, task: Task) -> bool:
-        """Whether the halves of a unit's segments may be worked out apart, and nothing of it was handed on."""
+        """Return whether the unit's segments may be run in two halves: nothing of it was handed on."""
         return self._leaf.cut is Cut.SEGMENTS and len(task.segments) > 1 and not task.handed
 
     def _miss(self, segments: Sequence[Segment], task: Task, error: Exception) -> None:
@@ -285,7 +307,7 @@ class Gather(ABC):
 
     def _lose(self, task: Task, error: Lost) -> None:
         self._lost[task.worker] = str(error)
-        gone = Unavailable(f"no query worker is reachable: {'; '.join(self._lost.values())}")
+        gone = Unavailable(f"no query worker is reachable: {'; '.join(dict.fromkeys(self._lost.values()))}")
         orphans = [one for one in self._pending if one.worker == task.worker]
         self._pending = [one for one in self._pending if one.worker != task.worker]
         for one in (*reversed(orphans), task):
@@ -301,12 +323,12 @@ class Gather(ABC):
 
     def _others(self, task: Task) -> list[str]:
         out = task.tried | self._lost.keys()
-        return [name for name in task.ranked(self._workers) if name not in out]
+        return [name for name in task.rank_workers(self._workers) if name not in out]
 
     def _fail(self, error: Exception) -> None:
         operator = self._leaf.operator
         if type(error) is UserError and isinstance(operator, SqlRows):
-            # Of a worker elsewhere: its position is one in the leaf's SQL.
+            # From a worker over HTTP: its position is one in the leaf's SQL.
             error = EngineError(error.message, error.position, operator.sql)
         self._failure = self._failure or error
         self._pending.clear()
@@ -316,10 +338,55 @@ class Gather(ABC):
 
 
 def _close_all(answers: Sequence[Answer]) -> None:
-    """At once; an answer that takes long to stop goes on stopping by itself."""
+    """Close all at once and wait a second at most; an answer that takes longer goes on closing in its thread."""
     closers = [Thread(target=answer.close, name="gather-close", daemon=True) for answer in answers]
     for closer in closers:
         closer.start()
     deadline = monotonic() + _CLOSE_SECONDS
     for closer in closers:
         closer.join(max(0.0, deadline - monotonic()))
+
+
+def assign(segments: Sequence[Segment], workers: Sequence[str], most: UnitSize) -> list[Share]:
+    """Assign the segments to at least one worker, by name, in units of bounded size."""
+    owners = _owners(segments, workers)
+    of_worker: dict[str, list[int]] = {}
+    for n, owner in enumerate(owners):
+        of_worker.setdefault(owner, []).append(n)
+    cut = [(owner, part) for owner, numbers in of_worker.items() for part in _cut(numbers, segments, most)]
+    cut.sort(key=lambda share: share[1][0])
+    return [Share(owner, tuple(segments[n] for n in part)) for owner, part in cut]
+
+
+def rank_workers(segment: UUID, workers: Iterable[str]) -> list[str]:
+    """Return the workers in the order in which they are to be tried for this segment."""
+    return sorted(workers, key=lambda worker: (_draw(_hasher(worker), segment), worker), reverse=True)
+
+
+def _owners(segments: Sequence[Segment], workers: Sequence[str]) -> list[str]:
+    if len(workers) == 1:
+        return [workers[0]] * len(segments)
+    hashers = [(_hasher(worker), worker) for worker in workers]
+    return [max((_draw(hasher, segment.id), worker) for hasher, worker in hashers)[1] for segment in segments]
+
+
+def _hasher(worker: str) -> blake2b:
+    return blake2b(worker.encode() + b"\0", digest_size=8)
+
+
+def _draw(hasher: blake2b, segment: UUID) -> bytes:
+    drawn = hasher.copy()
+    drawn.update(segment.bytes)
+    return drawn.digest()
+
+
+def _cut(numbers: list[int], segments: Sequence[Segment], most: UnitSize) -> list[list[int]]:
+    parts: list[list[int]] = []
+    size = 0
+    for n in numbers:
+        size += segments[n].bytes
+        if not parts or size > most.bytes or len(parts[-1]) == most.segments:
+            parts.append([])
+            size = segments[n].bytes
+        parts[-1].append(n)
+    return parts

@@ -1,9 +1,9 @@
 """Rows on their way from many workers to one reader, within bounds.
 
-Two ways to wait: in a short queue that holds its writers back until the reader comes, or all together, in memory and
-beyond a few megabytes in a file without a name, which is gone when it is closed. What waits for a reader that may not
-come for long must be put together: a writer that is held back holds its worker's slot, and the reader may be waiting
-for just that slot.
+There are two ways to wait: in a short queue that blocks its writers until the reader comes, or without blocking, in
+memory and beyond a few megabytes in an unnamed file, which disappears when it is closed. Rows for a reader that may not
+come for long must be spooled: a blocked writer keeps its worker's slot, and the reader may be waiting for that very
+slot.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _QUEUE_BATCHES = 256
 _MEMORY_BYTES = 8 << 20
 
 
-class Stopped(Exception):
-    """The reader has gone: no more rows are wanted."""
+class ReaderGone(Exception):
+    """The reader has left and needs no more rows."""
 
 
 @dataclass(frozen=True)
 class Spool:
-    """Where rows wait on disk, and how many bytes of one leaf may. `directory` None: the system's own for this."""
+    """Where rows wait on disk, and how many bytes of one leaf may. `directory` None: the temporary directory."""
 
     directory: Path | None = None
     max_bytes: int = 4 << 30
@@ -41,20 +41,20 @@ class Inflow(Protocol):
     """Written by many threads, read by one."""
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Stopped once it is closed."""
+        """Add rows. Raises ReaderGone once it is closed."""
 
     def end(self) -> None:
-        """All rows have been put."""
+        """State that all rows have been put."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Once. Ends when all rows were given, or when it is closed."""
+        """Yield the rows, once. Ends after all rows, or when it is closed."""
 
     def close(self) -> None:
-        """From any thread, more than once."""
+        """Close from any thread; closing twice is fine."""
 
 
-class Queued:
-    """At most so many batches and bytes wait, or one batch that is larger."""
+class QueuedInflow:
+    """A queue of bounded batches and bytes; a larger batch waits alone."""
 
     def __init__(self) -> None:
         self._state = Condition()
@@ -67,7 +67,7 @@ class Queued:
         with self._state:
             self._state.wait_for(lambda: self._closed or self._has_room(batch.nbytes))
             if self._closed:
-                raise Stopped
+                raise ReaderGone
             self._batches.append(batch)
             self._bytes += batch.nbytes
             self._state.notify_all()
@@ -103,8 +103,8 @@ class Queued:
         return len(self._batches) < _QUEUE_BATCHES and self._bytes + more <= _QUEUE_BYTES
 
 
-class Spooled:
-    """Writers are never held back; TooLarge past the spool's bytes. The reader waits for the end."""
+class SpooledInflow:
+    """Never blocks writers; raises TooLarge past the spool's bytes. The reader waits for the end."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -120,7 +120,7 @@ class Spooled:
     def put(self, batch: pa.RecordBatch) -> None:
         with self._state:
             if self._closed:
-                raise Stopped
+                raise ReaderGone
             self._bytes += batch.nbytes
             if self._bytes > self._spool.max_bytes:
                 raise TooLarge(
@@ -150,7 +150,7 @@ class Spooled:
             self._closed = True
             self._memory.clear()
             self._state.notify_all()
-            if self._file is not None and not self._reading:  # else it goes with its reader
+            if self._file is not None and not self._reading:  # else its reader closes it
                 self._file.close()
 
     def _from_file(self) -> Iterator[pa.RecordBatch]:
@@ -166,7 +166,7 @@ class Spooled:
             if self._writer is None:
                 if self._spool.directory is not None:  # it may have been removed with the cache
                     self._spool.directory.mkdir(parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=self._spool.directory)  # noqa: SIM115 close() does
+                self._file = tempfile.TemporaryFile(dir=self._spool.directory)  # noqa: SIM115 - close() closes it
                 self._writer = pa.ipc.new_stream(self._file, self._memory[0].schema)
             for batch in self._memory:
                 self._writer.write_batch(batch)

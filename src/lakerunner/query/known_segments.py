@@ -1,18 +1,18 @@
-"""The index's answers to "which segments", remembered for while it is away.
+"""Picks segments from the index, and remembers the picks for when the index is unreachable; warns about expired rows.
 
-Comes in: one scan of one organization. Goes out: the segments to read, and an account of how they were picked. What
-always holds: while the index answers, its answer is what counts. While it cannot be reached, a pick that was made for
-the same organization and signal, and that covers all the scan asks for, is used again and says so: `degraded`, with the
-time it was made. Picks are never put together from parts: two made at different times may show a compaction's old
-segments and its new ones. What no pick covers is Unavailable.
+Input: one scan of one organization. Output: the segments to read, and an account of how they were picked. While the
+index answers, its answer counts. While it is unreachable, an earlier pick for the same organization and signal that
+covers the whole scan is used again and marked `degraded`, with the time at which it was made. Picks are never combined:
+two that were made at different times may show a compaction's old segments as well as its new ones. A scan that no pick
+covers is Unavailable.
 
-Bounded by the segments of all picks; those used longest ago go first.
+Bounded by the segments of all picks; the least recently used go first.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Protocol
@@ -20,30 +20,28 @@ from uuid import UUID
 
 from lakerunner.model.condition import Condition
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
-from lakerunner.model.segment import Picked, Segment, TierPicked
-from lakerunner.model.tier import RAW
-from lakerunner.model.tiling import Interval, Tiles, clipped
-from lakerunner.model.time import SECOND_NS, TimeRange, time_text
+from lakerunner.model.segment import Segment, SegmentPick, TierPick
+from lakerunner.model.tier import NOTHING_EXPIRED, RAW, Expiry, Interval, Tiles, clip_tiles, expiry_text
+from lakerunner.model.time import MIN_NS, SECOND_NS, TimeRange, time_text
 from lakerunner.plan.scan import Scan
-from lakerunner.query.account import Account
+from lakerunner.query.contract.account import Account
 
 MAX_SEGMENTS = 50_000  # about 50 MB
-_PICK = 50  # segments that a pick itself counts as, so that there are never many picks to look through
+_PICK = 50  # segments that a pick itself counts as, which bounds the number of picks to search
 
 
 class Segments(Protocol):
     def pick(
         self, organization: UUID, signal: str, time: TimeRange, *, conditions: tuple[Condition, ...] = ()
-    ) -> Picked:
-        """The organization's live segments of raw rows that overlap the range and may hold rows that meet the
+    ) -> SegmentPick:
+        """Return the organization's live segments of raw rows that overlap the range and may hold rows that meet the
         conditions, in a fixed order."""
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
-    ) -> TierPicked:
-        """Which tier of metrics, this one at most, is read where in `reach`, and the live segments that have rows
-        there, all in one snapshot."""
+    ) -> TierPick:
+        """Return which tier of metrics, this one at most, is read where in `reach`, and the live segments with rows
+        there, all from one snapshot."""
 
 
 class SegmentIndex(Protocol):
@@ -53,8 +51,8 @@ class SegmentIndex(Protocol):
 
 @dataclass(frozen=True)
 class Pick:
-    """The segments to read for a scan; `account` has those that were considered, and by what others were left out.
-    `tiles`: where each tier is read, if these are of several. `expiry`: what of it has expired."""
+    """The segments to read for a scan. `account` counts those that were considered and pruned. `tiles`: where each tier
+    is read, if there are several. `expiry`: what of it has expired."""
 
     segments: tuple[Segment, ...]
     account: Account
@@ -63,15 +61,15 @@ class Pick:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PickKey:
     organization: UUID
     signal: str
     time: TimeRange
     conditions: frozenset[Condition]
     tier: int = RAW
 
-    def covers(self, other: _Asked) -> bool:
-        """Whether no segment that the other asks for can be missing: the fewer conditions, the more segments."""
+    def covers(self, other: _PickKey) -> bool:
+        """Return whether this pick has every segment that the other needs: fewer conditions pick more segments."""
         return (
             (self.organization, self.signal, self.tier) == (other.organization, other.signal, other.tier)
             and self.time.start_ns <= other.time.start_ns
@@ -81,8 +79,8 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Remembered:
-    picked: Picked
+class _StoredPick:
+    picked: SegmentPick
     made_ns: int
     tiles: Tiles = field(default_factory=dict)
 
@@ -98,73 +96,91 @@ class KnownSegments:
         self._index = index
         self._max = max_segments
         self._lock = Lock()
-        self._picks: OrderedDict[_Asked, _Remembered] = OrderedDict()  # the least recently used first
+        self._picks: OrderedDict[_PickKey, _StoredPick] = OrderedDict()  # the least recently used first
         self._size = 0
 
     def pick(self, organization: UUID, scan: Scan, now_ns: int) -> Pick:
-        """`now_ns` is when it is asked. Unavailable if the index is away and nothing that is known covers the scan."""
-        asked = _Asked(organization, scan.signal, scan.time, frozenset(scan.conditions))
+        """Pick the segments of a scan; `now_ns` is the time of the query. Unavailable if the index is unreachable and
+        no earlier pick covers the scan."""
+        key = _PickKey(organization, scan.signal, scan.time, frozenset(scan.conditions))
         try:
             picked = self._index.segments.pick(organization, scan.signal, scan.time, conditions=scan.conditions)
         except Unavailable:
-            known = self._known(asked)
+            known = self._find(key)
             if known is None:
                 raise
             return known
-        self._remember(asked, _Remembered(replace(picked, segments=_bare(picked.segments)), now_ns))
+        self._remember(key, _StoredPick(replace(picked, segments=_without_fingerprints(picked.segments)), now_ns))
         return Pick(picked.segments, _account(len(picked.segments), picked.considered), expiry=picked.expiry)
 
     def pick_tiers(self, organization: UUID, reach: Interval, tier: int, scan: Scan, now_ns: int) -> Pick:
-        """Likewise, for a scan of metrics in windows of this tier at most (Segments.pick_tiers); the scan's time is
-        that of `reach`. Only a pick that was made for the same tier is used again."""
-        asked = _Asked(organization, scan.signal, scan.time, frozenset(scan.conditions), tier)
+        """Pick as `pick` does, for metrics in windows of this tier at most (Segments.pick_tiers); the scan's time is
+        that of `reach`. Only a pick for the same tier is used again."""
+        key = _PickKey(organization, scan.signal, scan.time, frozenset(scan.conditions), tier)
         try:
             picked = self._index.segments.pick_tiers(organization, reach, tier, conditions=scan.conditions)
         except Unavailable:
-            known = self._known(asked)
+            known = self._find(key)
             if known is None:
                 raise
-            return replace(known, tiles=clipped(known.tiles, reach))
+            return replace(known, tiles=clip_tiles(known.tiles, reach))
         all_raw = tuple(picked.tiles) == (RAW,)
-        made = _Remembered(Picked(_bare(picked.segments), picked.considered, picked.expiry), now_ns, picked.tiles)
-        self._remember(replace(asked, tier=RAW) if all_raw else asked, made)
+        made = _StoredPick(
+            SegmentPick(_without_fingerprints(picked.segments), picked.considered, picked.expiry), now_ns, picked.tiles
+        )
+        self._remember(replace(key, tier=RAW) if all_raw else key, made)
         account = _account(len(picked.segments), picked.considered)
         return Pick(picked.segments, account, picked.tiles, picked.expiry)
 
-    def _known(self, asked: _Asked) -> Pick | None:
-        """The newest pick that covers what is asked, but for the segments that lie outside its time."""
+    def _find(self, key: _PickKey) -> Pick | None:
+        """Return the newest pick that covers the scan, without segments outside its time."""
         with self._lock:
-            covering = [key for key in self._picks if key.covers(asked)]
+            covering = [other for other in self._picks if other.covers(key)]
             if not covering:
                 return None
-            best = max(covering, key=lambda key: self._picks[key].made_ns)
+            best = max(covering, key=lambda other: self._picks[other].made_ns)
             self._picks.move_to_end(best)
             pick = self._picks[best]
-        segments = tuple(one for one in pick.picked.segments if one.time.overlaps(asked.time))
-        considered = pick.picked.considered if best.time == asked.time else len(segments)
+        segments = tuple(one for one in pick.picked.segments if one.time.overlaps(key.time))
+        considered = pick.picked.considered if best.time == key.time else len(segments)
         as_of = time_text(pick.made_ns // SECOND_NS * SECOND_NS)
         degraded = f"the index is unreachable: segments as of {as_of} UTC"
         account = replace(_account(len(segments), considered), degraded=degraded)
         return Pick(segments, account, pick.tiles, pick.picked.expiry)
 
-    def _remember(self, asked: _Asked, pick: _Remembered) -> None:
-        """In the place of all that it covers."""
+    def _remember(self, key: _PickKey, pick: _StoredPick) -> None:
+        """Store the pick in place of all that it covers."""
         if pick.size > self._max:
             return
         with self._lock:
-            for old in [key for key in self._picks if asked.covers(key)]:
+            for old in [other for other in self._picks if key.covers(other)]:
                 self._size -= self._picks.pop(old).size
-            self._picks[asked] = pick
+            self._picks[key] = pick
             self._size += pick.size
             while self._size > self._max:
                 self._size -= self._picks.popitem(last=False)[1].size
 
 
 def _account(to_read: int, considered: int) -> Account:
-    left_out = considered - to_read
-    return Account(considered=considered, pruned={"fingerprints": left_out} if left_out else {})
+    pruned = considered - to_read
+    return Account(considered=considered, pruned={"fingerprints": pruned} if pruned else {})
 
 
-def _bare(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Fingerprints have done their work, and are the largest part of a segment's row."""
+def _without_fingerprints(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Drop the fingerprints, which are no longer needed and are the largest part of a segment's row."""
     return tuple(replace(one, fingerprints=()) if one.fingerprints else one for one in segments)
+
+
+def expiry_warnings(picked: Iterable[tuple[Scan, Pick]]) -> frozenset[str]:
+    """Return a warning for each signal whose rows were requested but have expired by retention."""
+    return frozenset().union(*(expiry_warning(scan.signal, scan.time, pick.expiry) for scan, pick in picked))
+
+
+def expiry_warning(signal: str, time: TimeRange, expiry: Expiry) -> frozenset[str]:
+    """Return one warning or none. A scan without a start requests whatever there is: it gets a warning only if its
+    whole time is past retention."""
+    before_ns = expiry.before_ns.get(RAW, MIN_NS)
+    if not MIN_NS < time.start_ns < before_ns and time.end_ns > before_ns:
+        return frozenset()
+    left = "; rollups of them are left, which PromQL reads" if expiry.left else ""
+    return frozenset({f"{signal}: rows up to {expiry_text(before_ns)} have expired by retention{left}"})

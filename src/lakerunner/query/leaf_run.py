@@ -1,55 +1,191 @@
-"""Leaves on series of one query, one after the other: which segments and rollups are read, and what workers make of
-them.
+"""Runs leaves on series, one after the other: picks segments and rollups, and has workers compute pieces of them.
 
-What always holds: past the time that a query may run, and once it is closed, every step ends with an error.
+A piece (series/evaluation/pieces.py) is what one unit gives for a part of the series. Pieces are in the order of the
+units, whichever worker computed them, because the fold depends on it. Past the time limit of the query, and once it is
+closed, every step raises an error.
+
+Fragments that workers refused to compute from rollups are remembered for a while: later queries go to raw points at
+once (docs/formats/tiers.md). This only saves work, since raw points give the same answer; it must not be used where
+some of them have expired.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Event, Lock, Timer
 from time import monotonic
+from typing import Any
 from uuid import UUID
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.tier import RAW
-from lakerunner.model.tiling import NO_TILES, Tiles, aligned
+from lakerunner.model.segment import Segment
+from lakerunner.model.tier import NO_TILES, RAW, Interval, Tiles, align_start
+from lakerunner.model.time import SECOND_NS, time_text
 from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Scan
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.account import Account
-from lakerunner.query.failures import cancelled, too_long
-from lakerunner.query.gather import Gathering
+from lakerunner.promql.operators import Selection
+from lakerunner.query.answer import Answer
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import cancelled, too_long
+from lakerunner.query.gather import Gather, GatherOptions, Task
 from lakerunner.query.known_segments import KnownSegments, Pick
-from lakerunner.query.metrics.refusals import Refusals
-from lakerunner.query.options import Options
-from lakerunner.query.piece_gather import PieceGather
-from lakerunner.query.workers import Workers
-from lakerunner.series.evaluation.pieces import Piece
+from lakerunner.query.options import DUCKDB, SPARK, Options, SparkIsOff, read_engine
+from lakerunner.query.workers import LeasedWorkers, TaskPool, Workers, release
+from lakerunner.series.evaluation.pieces import Piece, SeriesOperator
 
 NOTHING_PICKED = Pick((), Account())
+MOST = 1_000
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class RefusalKey:
+    """A fragment by its text, computed from windows of this tier at most."""
+
+    organization: UUID
+    fragment: str
+    tier: int
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    reason: str
+    reach: Interval  # the time for which it was found
+    found_ns: int
+
+
+class Refusals:
+    """Bounded memory of refusals: at most MOST, the least recently used go first, each for SECONDS. Safe to use from
+    many threads; times come from the queries."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._found: OrderedDict[RefusalKey, _Refusal] = OrderedDict()  # the least recently used first
+
+    def add(self, key: RefusalKey, reach: Interval, reason: str, now_ns: int) -> None:
+        with self._lock:
+            self._found[key] = _Refusal(reason, reach, now_ns)
+            self._found.move_to_end(key)
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+    def reason(self, key: RefusalKey, reach: Interval, now_ns: int) -> str:
+        """Return why the fragment was refused a short time ago, for a time that overlaps `reach`; "" if it was not."""
+        with self._lock:
+            known = self._found.get(key)
+            if known is None:
+                return ""
+            if now_ns - known.found_ns >= SECONDS * SECOND_NS:
+                del self._found[key]
+                return ""
+            if known.reach[0] >= reach[1] or known.reach[1] <= reach[0]:
+                return ""
+            self._found.move_to_end(key)
+        return f"{known.reason}, as found at {time_text(known.found_ns // SECOND_NS * SECOND_NS)} UTC"
+
+
+class PieceGather(Gather):
+    """The pieces of a leaf on series, all of them, in the order of its units."""
+
+    def __init__(
+        self,
+        organization: UUID,
+        leaf: Leaf,
+        segments: Sequence[Segment],
+        workers: Workers,
+        how: GatherOptions,
+        tiles: Tiles,
+    ) -> None:
+        super().__init__(organization, leaf, segments, workers, how, tiles)
+        self._pieces: dict[int, list[Piece]] = {}
+        self._points = 0
+
+    def pieces(self) -> list[Piece]:
+        """Wait for all pieces and return them, once. Raises what went wrong."""
+        task = self._only_task()
+        if task is not None:
+            self._work(task)
+        with self._state:
+            self._state.wait_for(lambda: self._ended or self._failure is not None or self._closed)
+            if self._failure or self._closed:
+                raise self._failure or cancelled()
+            return [piece for number in sorted(self._pieces) for piece in self._pieces[number]]
+
+    def _only_task(self) -> Task | None:
+        """Start the work. A single unit is returned, for the calling thread: starting a thread would take as long as
+        many a query."""
+        with self._state:
+            if not self._prepare():
+                return None
+            if len(self._pending) != 1:
+                self._dispatch()
+                return None
+            (task,) = self._pending
+            self._take(task)
+            return task
+
+    def _hand_on(self, task: Task, answer: Answer) -> None:
+        operator = self._leaf.operator
+        pieces: list[Piece] = []
+        try:
+            for piece in answer:
+                pieces.append(piece)
+                with self._state:
+                    self._points += piece.points
+                if isinstance(operator, SeriesOperator):
+                    operator.check_points(self._points)
+        except BaseException:  # another worker starts the unit again
+            with self._state:
+                self._points -= sum(piece.points for piece in pieces)
+            raise
+        with self._state:
+            self._pieces[task.number] = pieces
+
+    def _end(self) -> bool:
+        return True
+
+    def _stop(self) -> None:
+        """Do nothing: no thread is blocked."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What queries share. `seconds` is how long one may run; `refusals` are of fragments that rollups did not serve."""
+    """What queries share. `seconds` limits the running time of one; `refusals` are fragments that rollups did not
+    serve."""
 
     segments: KnownSegments
     workers: Workers
-    gathering: Gathering
+    gathering: GatherOptions
     seconds: float
     refusals: Refusals = field(default_factory=Refusals)
+    spark: TaskPool | None = None
+
+    def check_engine(self, options: Options) -> None:
+        """Raise UserError for an engine that is unknown or off."""
+        if read_engine(options.engine) == SPARK and self.spark is None:
+            raise SparkIsOff
+
+    def workers_for(self, organization: UUID, options: Options) -> Workers:
+        """Return the workers of one query, to be given back (`release`) when it has ended."""
+        self.check_engine(options)
+        return (
+            self.workers if self.spark is None or options.engine == DUCKDB else LeasedWorkers(self.spark, organization)
+        )
 
 
 class LeafRun:
-    """One thread runs leaves; any thread may close it."""
+    """The leaves of one query. One thread runs them; any thread may close it."""
 
     def __init__(self, resources: Resources, organization: UUID, options: Options) -> None:
         self.organization = organization
         self.options = options
         self.refusals = resources.refusals
         self._resources = resources
+        self._workers = resources.workers_for(organization, options)
         self._how = replace(resources.gathering, partial=options.partial)
         self._lock = Lock()
         self._account = Account()
@@ -69,7 +205,7 @@ class LeafRun:
             self._account += account
 
     def start(self) -> None:
-        """Let the time of the query begin, once. When it is over, what still runs is stopped."""
+        """Start the time limit of the query, once. At its end, running work is stopped."""
         if self._timer is None:
             self._deadline = monotonic() + self._resources.seconds
             self._timer = Timer(self._resources.seconds, self.close)
@@ -84,6 +220,7 @@ class LeafRun:
             running = self._running
         if running:
             running.close()
+        release(self._workers)
 
     def check(self) -> None:
         if monotonic() >= self._deadline:
@@ -92,7 +229,7 @@ class LeafRun:
             raise cancelled()
 
     def pick(self, leaf: Leaf) -> Pick:
-        """Pick rollups where they may serve the leaf, else raw points. What it took is not counted yet."""
+        """Pick rollups where they may serve the leaf, else raw points. The caller counts the pick's account."""
         if leaf.rollup and leaf.rollup.tier != RAW:
             return self.pick_tiers(leaf, leaf.rollup.tier)
         return self.pick_raw(leaf.scan)
@@ -101,20 +238,20 @@ class LeafRun:
         return self._resources.segments.pick(self.organization, scan, self.options.now_ns)
 
     def pick_tiers(self, leaf: Leaf, tier: int) -> Pick:
-        """Pick windows of this tier at most, with the whole of the window in which the selection begins."""
-        over = _over(selection_of(leaf), tier)
-        if over.time is None:
+        """Pick windows of this tier at most, from the start of the window in which the selection begins."""
+        selection = _aligned(selection_of(leaf), tier)
+        if selection.time is None:
             return NOTHING_PICKED
-        scan = replace(leaf.scan, time=over.time)
-        reach = over.start, over.end
+        scan = replace(leaf.scan, time=selection.time)
+        reach = selection.start, selection.end
         return self._resources.segments.pick_tiers(self.organization, reach, tier, scan, self.options.now_ns)
 
     def pieces(self, leaf: Leaf, pick: Pick, tiles: Tiles = NO_TILES) -> list[Piece]:
-        """Have workers do the leaf over the picked segments: pieces in the order of the parts."""
+        """Have workers run the leaf over the picked segments; return pieces in the order of the units."""
         self.check()
         if not pick.segments:
             return []
-        gather = PieceGather(self.organization, leaf, pick.segments, self._resources.workers, self._how, tiles)
+        gather = PieceGather(self.organization, leaf, pick.segments, self._workers, self._how, tiles)
         with self._lock:
             self._running = gather
         try:
@@ -139,10 +276,48 @@ def selection_of(leaf: Leaf) -> Selection:
 
 
 def over_windows(leaf: Leaf, tier: int) -> Leaf:
-    """Return the leaf whose operator reads whole windows: its selection begins where the first of them does."""
-    return replace(leaf, operator=replace(leaf.operator, selection=_over(selection_of(leaf), tier)))  # type: ignore[type-var]
+    """Return the leaf with an operator that reads whole windows: its selection starts where the first window does."""
+    return replace(leaf, operator=replace(leaf.operator, selection=_aligned(selection_of(leaf), tier)))  # type: ignore[type-var]
 
 
-def _over(selection: Selection, tier: int) -> Selection:
-    start, end = aligned((selection.start, selection.end), tier)
+def _aligned(selection: Selection, tier: int) -> Selection:
+    start, end = align_start((selection.start, selection.end), tier)
     return replace(selection, start=start, end=end)
+
+
+@dataclass(frozen=True)
+class LeafPieces:
+    leaf: Leaf
+    pick: Pick
+    pieces: list[Piece]
+
+
+class CollectAnswer:
+    """The answer of a plan without a finish: pieces leaf by leaf, with the pick that they are from. One thread reads
+    it; any thread may close it."""
+
+    def __init__(self, run: LeafRun, leaves: Sequence[Leaf]) -> None:
+        self._run = run
+        self._leaves = leaves
+
+    @property
+    def account(self) -> Account:
+        return self._run.account
+
+    def __iter__(self) -> Iterator[LeafPieces]:
+        self._run.start()
+        # Leaves over the same range share their pick, so that a commit in between cannot make them differ.
+        picks: dict[Any, Pick] = {}
+        try:
+            for leaf in self._leaves:
+                over = leaf.scan, leaf.rollup
+                if over not in picks:
+                    picks[over] = self._run.pick(leaf)
+                    self._run.count(picks[over].account)
+                pick = picks[over]
+                yield LeafPieces(leaf, pick, self._run.pieces(leaf, pick, pick.tiles))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._run.close()

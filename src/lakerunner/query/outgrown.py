@@ -1,8 +1,8 @@
-"""engine=spark: the same question, answered by Spark over the same picked segments, for what outgrows DuckDB's workers.
+"""SQL that Spark SQL runs whole, over the same picked segments: joins, sorts and groups that outgrow one process.
 
-Spark itself is elsewhere (pipeline/ask/) and is handed in. What is here makes its answers the same: names and types of
-the answer's columns are those that DuckDB gives the query, which is bound to empty relations to find them. What DuckDB
-would refuse is so refused too.
+Spark itself is elsewhere (pipeline/ask/) and is handed in. This module makes its answers the same as DuckDB's: DuckDB
+binds the query to empty relations, which gives the names and types of the answer's columns and refuses what DuckDB
+would refuse.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ import pyarrow as pa
 
 from lakerunner.model.segment import Segment
 from lakerunner.plan.spark import SparkPlan
-from lakerunner.query.account import Account
-from lakerunner.query.failures import cancelled
-from lakerunner.query.running import Running, Work
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import cancelled
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
-from lakerunner.query.scan import empty_sql
-from lakerunner.query.unit_segments import own_segments
+from lakerunner.query.sandbox.running import Running, Work
+from lakerunner.query.segment_cache.relation import empty_sql
+from lakerunner.query.unit import own_segments
 
 
 class SparkRun(Protocol):
     """One query in Spark."""
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Once: the rows, in this schema. Begins the work."""
+        """Run the query, once, and give its rows in this schema."""
 
     def cancel(self) -> None:
-        """From any thread, at any time. Cancelling twice is fine."""
+        """Stop the query, from any thread, at any time. Cancelling twice is fine."""
 
 
 class Spark(Protocol):
     """Safe to use from many threads."""
 
     def start(self, organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
-        """At once. `segments` are those of each of the plan's scans, in their order."""
+        """Return at once. `segments` are those of each of the plan's scans, in their order."""
 
 
 class Outgrown:
@@ -58,7 +58,7 @@ class Outgrown:
         segments: Sequence[Sequence[Segment]],
         warnings: frozenset[str] = frozenset(),
     ) -> SparkAnswer:
-        """At once: the work begins when the answer is looked at."""
+        """Return at once: the work begins when the answer is read."""
         own = [own_segments(organization, *one) for one in zip((s.signal for s in plan.scans), segments, strict=True)]
         read = sum(map(len, own))
         bind = Work(plan.sql, views={scan.relation: empty_sql(scan) for scan in plan.scans}, bind=True)
@@ -73,7 +73,7 @@ class Outgrown:
 
 
 class _Nothing:
-    """The source (query/running.py) of relations without rows."""
+    """The source (query/sandbox/running.py) of relations without rows."""
 
     account = Account()
     failure = None

@@ -1,11 +1,11 @@
-"""Answers kept in memory, for whoever asks the same again.
+"""A cache of whole answers in memory.
 
-Comes in: whole answers, as they are read. Goes out: the same rows. What always holds: an answer is kept under the
-organization, the plan and the segments it was made of, so that it is never stale: whoever is to see other data picks
-other segments. Neither a failed nor a partial nor a degraded answer is kept, nor one that nobody read to its end.
+Answers are cached as they are read, under the organization, the plan and the segments they were made of. So an answer
+is never stale: when the data changes, other segments are picked. Failed, partial and degraded answers are not cached,
+nor those that were not read to their end.
 
-Bounded: `max_bytes` of Arrow IPC for all together, an eighth of it for one; what was used longest ago goes first. While
-a query runs, what may be kept of its answer is held too, up to that eighth.
+Bounded: `max_bytes` of Arrow IPC for all answers, an eighth of it for one; the least recently used go first. While a
+query runs, its answer is held too, up to that eighth.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from lakerunner.model.segment import Segment
 from lakerunner.plan.plan import Plan
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer, FixedAnswer
+from lakerunner.query.contract.account import Account
 
-_SHARE = 8  # of all that is kept, for one answer
+_SHARE = 8  # one answer may take this fraction of the cache
 
 
 def result_key(organization: UUID, plan: Plan, segments: Sequence[Sequence[Segment]]) -> bytes:
-    """`segments` are those of each leaf."""
+    """Return the key of an answer; `segments` are those of each leaf."""
     ids = [[str(segment.id) for segment in leaf] for leaf in segments]
     return blake2b(repr((organization, plan, ids)).encode(), digest_size=32).digest()
 
@@ -41,7 +41,7 @@ class _Result:
 
 
 class ResultCache:
-    """Safe to use from many threads. `clock` counts seconds; a result older than `seconds` is forgotten."""
+    """Safe to use from many threads. `clock` counts seconds; a result older than `seconds` is dropped."""
 
     def __init__(self, max_bytes: int, seconds: float, clock: Callable[[], float]) -> None:
         self.max_bytes = max_bytes
@@ -53,12 +53,12 @@ class ResultCache:
 
     @property
     def size(self) -> int:
-        """Bytes of all results."""
+        """Return the bytes of all results."""
         with self._lock:
             return self._size
 
     def find(self, key: bytes, before: Account) -> Answer | None:
-        """`before` is what was done already: the planning, the picking of segments."""
+        """Return the cached answer; `before` accounts for what was done already: planning and picking segments."""
         with self._lock:
             result = self._results.get(key)
             if result is None:
@@ -67,7 +67,7 @@ class ResultCache:
                 self._forget(key)
                 return None
             self._results.move_to_end(key)
-        # What it took was taken once: whoever gets it again fetches and runs nothing.
+        # The work was done once: a cached answer fetches and runs nothing.
         free = replace(result.account, bytes_fetched=0, bytes_cached=0, workers={}, from_cache=True)
         now = replace(free, seconds=before.seconds, degraded=before.degraded, warnings=before.warnings)
         rows = pa.ipc.open_stream(result.data)
@@ -76,7 +76,7 @@ class ResultCache:
     def keep(
         self, key: bytes, schema: pa.Schema, batches: Iterator[pa.RecordBatch], account: Callable[[], Account]
     ) -> Iterator[pa.RecordBatch]:
-        """Give the batches on; when they have been read to the end, they are kept."""
+        """Pass the batches on; once they have been read to the end, store them."""
         sink: pa.BufferOutputStream | None = pa.BufferOutputStream()
         writer = pa.ipc.new_stream(sink, schema)
         for batch in batches:

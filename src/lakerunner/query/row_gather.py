@@ -1,35 +1,35 @@
-"""The rows of a leaf, gathered for one reader as they come.
+"""Gathers the rows of a leaf for one reader, as they come.
 
-What always holds: rows of a steady operator are handed on at once, and skipped if another worker gives them again;
-rows of others when their unit has ended.
+Rows of a steady operator are handed on at once, and skipped if another worker repeats them; rows of other operators are
+handed on when their unit has ended.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TypeVar
 from uuid import UUID
 
 import pyarrow as pa
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.plan.plan import Leaf
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.failures import cancelled
-from lakerunner.query.gather import Gather, Gathering, Task
-from lakerunner.query.inflow import Inflow, Queued, Spooled
+from lakerunner.query.contract.account import Account, total
+from lakerunner.query.contract.failures import cancelled
+from lakerunner.query.gather import Gather, GatherOptions, Task
+from lakerunner.query.inflow import Inflow, QueuedInflow, SpooledInflow
 from lakerunner.query.workers import Workers
 
 T = TypeVar("T")
 
 
 class RowGather(Gather):
-    """The rows of a leaf, for one reader, as they come: an Answer (query/answer.py) where nothing is to be added."""
+    """The rows of a leaf for one reader: an Answer (query/answer.py) if the finish adds nothing."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class RowGather(Gather):
         leaf: Leaf,
         segments: Sequence[Segment],
         workers: Workers,
-        how: Gathering,
+        how: GatherOptions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(organization, leaf, segments, workers, how)
-        self._inflow: Inflow = Spooled(how.spool) if how.ahead else Queued()
+        self._inflow: Inflow = SpooledInflow(how.spool) if how.ahead else QueuedInflow()
         self._schema: pa.Schema | None = None
         self._clock = clock
         self._waited = 0.0
@@ -52,7 +52,7 @@ class RowGather(Gather):
 
     @property
     def schema(self) -> pa.Schema:
-        """Starts the work, and waits for the first columns."""
+        """Start the work and wait for the first columns."""
         self.start()
         with self._state:
             self._timed(
@@ -65,7 +65,7 @@ class RowGather(Gather):
             return self._schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Once: the rows of all units; what went wrong is raised from it."""
+        """Yield the rows of all units, once; raise what went wrong."""
         _, rows = self.schema, iter(self._inflow)
         while (batch := self._timed(lambda: next(rows, None))) is not None:
             yield batch
@@ -74,20 +74,20 @@ class RowGather(Gather):
                 raise self._failure or cancelled()
 
     def reader(self) -> pa.RecordBatchReader:
-        """Once: the same rows, for DuckDB."""
+        """Return a reader of the same rows for DuckDB, once."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def _hand_on(self, task: Task, answer: Answer) -> None:
         self._agree(answer.schema, task.worker)
-        for batch in self._unseen(task, answer) if self._leaf.operator.steady else self._whole(answer):
+        for batch in self._remaining(task, answer) if self._leaf.operator.steady else self._complete(answer):
             self._inflow.put(batch)
             task.handed += batch.num_rows
 
     def _end(self) -> bool:
-        if self._schema is None:  # without segments, or none could be read: the columns are wanted all the same
-            nothing = Task("", ())
-            nothing.worker = self._others(nothing)[0]
-            self._pending.append(nothing)
+        if self._schema is None:  # no segments, or none could be read: the answer needs columns all the same
+            empty = Task("", ())
+            empty.worker = self._others(empty)[0]
+            self._pending.append(empty)
             self._dispatch()
             return False
         self._inflow.end()
@@ -107,8 +107,8 @@ class RowGather(Gather):
                     "do they run the same version?"
                 )
 
-    def _unseen(self, task: Task, answer: Answer) -> Iterator[pa.RecordBatch]:
-        """The rows after those that an earlier worker gave."""
+    def _remaining(self, task: Task, answer: Answer) -> Iterator[pa.RecordBatch]:
+        """Yield the rows after those that an earlier worker gave."""
         seen = task.handed
         for batch in answer:
             skipped = min(seen, batch.num_rows)
@@ -120,9 +120,9 @@ class RowGather(Gather):
                 f"query worker {task.worker} returned {plural(seen, 'row')} fewer than the worker it replaced"
             )
 
-    def _whole(self, answer: Answer) -> Iterator[pa.RecordBatch]:
-        """The rows when all of them are here: an attempt that fails has handed on none."""
-        kept = Spooled(self._how.spool)
+    def _complete(self, answer: Answer) -> Iterator[pa.RecordBatch]:
+        """Yield the rows once all of them are here, so that a failed attempt has handed on none."""
+        kept = SpooledInflow(self._how.spool)
         with closing(kept):
             for batch in answer:
                 kept.put(batch)
@@ -135,6 +135,34 @@ class RowGather(Gather):
             return step()
         finally:
             self._waited += self._clock() - began
+
+
+class LeafRows:
+    """The rows of a plan's leaves by relation: the RowSource (query/sandbox/running.py) of the coordinator's SQL."""
+
+    def __init__(self, gathers: Mapping[str, RowGather]) -> None:
+        self._gathers = gathers
+
+    @property
+    def account(self) -> Account:
+        return total(one.account for one in self._gathers.values())
+
+    @property
+    def failure(self) -> Exception | None:
+        return next((one.failure for one in self._gathers.values() if one.failure), None)
+
+    def start(self) -> None:
+        for one in self._gathers.values():
+            one.start()
+
+    def readers(self) -> dict[str, pa.RecordBatchReader]:
+        """Start all leaves at once, in whatever order they are read."""
+        self.start()
+        return {relation: one.reader() for relation, one in self._gathers.items()}
+
+    def close(self) -> None:
+        for one in self._gathers.values():
+            one.close()
 
 
 def _types(schema: pa.Schema) -> str:

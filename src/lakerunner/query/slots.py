@@ -1,8 +1,8 @@
-"""Places for work of which only so much may run at once, shared fairly between organizations, without endless queues.
+"""Slots for work of which a limited amount may run at once, shared fairly between organizations, with bounded queues.
 
-What always holds: `at_once` pieces of work run, and no organization waits for another one's to end: one that has
-nothing running gets a place beyond them, of which there are as many again. Of those that wait, the organization with
-the fewest places is next, then the one that came first.
+Invariants: `at_once` units run, and no organization waits for another one's work: one that has nothing running gets a
+slot beyond them, of which there are as many again. Among those that wait, the organization with the fewest slots is
+next, then the one that came first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import partial
 from threading import Event, Lock
 from uuid import UUID
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Busy
-from lakerunner.model.plural import plural
-from lakerunner.query.failures import cancelled
+from lakerunner.query.contract.failures import cancelled
 
 _LOOK_EVERY = 0.05
 
@@ -29,12 +29,12 @@ class _Waiter:
 
 
 class Slots:
-    """`at_once` have a place, `waiting` more of one organization wait, and twice as many of all, each for `seconds`.
-    Safe to use from many threads."""
+    """`at_once` units have a slot; `waiting` more of one organization wait, and twice as many of all, each for
+    `seconds`. Safe to use from many threads."""
 
     def __init__(self, at_once: int, *, waiting: int = 64, seconds: float = 60.0) -> None:
         if at_once < 1:
-            raise ValueError(f"{at_once} slots: nothing could ever run")
+            raise ValueError(f"invalid number of slots {at_once}: must be at least 1")
         self.at_once = at_once
         self.waiting = waiting
         self._seconds = seconds
@@ -44,7 +44,7 @@ class Slots:
 
     @property
     def most(self) -> int:
-        """That can run at once, with the places of organizations that would have none."""
+        """Return the most that can run at once, with the extra slots of organizations that have nothing running."""
         return 2 * self.at_once
 
     @property
@@ -62,7 +62,7 @@ class Slots:
             return len(self._queue)
 
     def take(self, held: ExitStack, organization: UUID, stopped: Event) -> None:
-        """Waits for a place, which `held` gives back. Busy if there is none in time, or too many wait already."""
+        """Wait for a slot; closing `held` gives it back. Busy if none is free in time, or if too many wait already."""
         waiter = self._stand_in_line(organization)
         deadline = time.monotonic() + self._seconds
         while not waiter.given.wait(_LOOK_EVERY):
@@ -87,7 +87,7 @@ class Slots:
         return waiter
 
     def _leave(self, waiter: _Waiter) -> bool:
-        """False if the place has been given in this moment."""
+        """Leave the queue; return False if a slot has been given in this moment."""
         with self._lock:
             if waiter.given.is_set():
                 return False

@@ -1,28 +1,27 @@
-"""A work unit: a leaf of one organization's query, and the segments or the part of them it is to be run over. What a
-query worker is sent.
+"""A work unit: a leaf of one organization's query, and the segments, or the part of their series, that it runs over.
+It is what a worker is sent.
 
-The wire form is JSON; query/unit_segments.py has that of segments, each operator its own.
+The wire form is JSON; each operator has its own (plan/operator.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
 from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import Attribute
-from lakerunner.model.tiling import Tiles
+from lakerunner.model.tier import Tiles
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import ALL, Leaf, Shard
-from lakerunner.plan.scan import Scan, Typed
-from lakerunner.query.operators import OPERATORS
-from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
+from lakerunner.plan.scan import Scan, TypedAttributes
+from lakerunner.query.operator_table import OPERATORS
 
 # An expression has at most 100 inside each other, two or three levels of JSON each; units are read recursively.
 MAX_LEVELS = 400
@@ -32,8 +31,8 @@ _CONDITIONS: dict[str, type[Condition]] = {kind.__name__: kind for kind in (Equa
 
 @dataclass(frozen=True)
 class Unit:
-    """Every segment is the organization's own and holds the leaf's signal; they are read in this order. `shard`: of a
-    leaf that is cut by series or traces. `tiles`: which tier of rollups is read where; none: raw rows."""
+    """Every segment is the organization's own and holds the leaf's signal; they are read in this order. `shard` is
+    that of a leaf which is cut by series or traces. `tiles`: which tier of rollups is read where; empty: raw rows."""
 
     organization: UUID
     leaf: Leaf
@@ -53,13 +52,13 @@ class Unit:
             "operator": {"name": self.leaf.operator.name, **self.leaf.operator.to_json()},
             "shard": [self.shard.number, self.shard.of],
             "tiles": [[frequency, times] for frequency, times in self.tiles.items()],
-            **segments_json(self.segments),
+            **_segments_json(self.segments),
         }
         return json.dumps(unit, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, operators: Mapping[str, type[Operator]] = OPERATORS) -> Unit:
-        """Corrupt if these are not the bytes of a unit of this version, of one organization."""
+        """Read a unit. Corrupt if these are not the bytes of a unit of this version and of one organization."""
         try:
             unit = json.loads(data)
         except ValueError as error:
@@ -75,13 +74,13 @@ class Unit:
                 raise Corrupt(f"not a work unit: this worker has no operator {name!r}")
             leaf = Leaf(_scan(unit["scan"]), operators[name].from_json(unit["operator"]))
             tiles = {frequency: tuple((start, end) for start, end in times) for frequency, times in unit["tiles"]}
-            return cls(UUID(unit["organization"]), leaf, segments_from(unit), Shard(*unit["shard"]), tiles)
+            return cls(UUID(unit["organization"]), leaf, _segments_from(unit), Shard(*unit["shard"]), tiles)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise Corrupt(f"not a work unit: {error}") from error
 
 
 def _check_levels(unit: Any) -> None:
-    """Level by level, so that a deep unit takes no stack."""
+    """Refuse a unit that is nested too deeply; level by level, so that a deep one takes no stack."""
     level = [unit]
     for _ in range(MAX_LEVELS):
         level = [item for value in level for item in _items(value)]
@@ -121,7 +120,7 @@ def _scan(fields: dict[str, Any]) -> Scan:
         attributes=_attributes(fields["attributes"]),
         ids=tuple(fields["ids"]),
         conditions=tuple(_condition(one) for one in fields["conditions"]),
-        typed=tuple(Typed(_attributes(attributes), type_) for attributes, type_ in fields["typed"]),
+        typed=tuple(TypedAttributes(_attributes(attributes), type_) for attributes, type_ in fields["typed"]),
     )
 
 
@@ -139,3 +138,58 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return Attribute(**value)
     return tuple(map(_plain, value)) if isinstance(value, list) else value
+
+
+def own_segments(organization: UUID, signal: str, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """Return the segments. ValueError unless all are the organization's and hold the signal."""
+    checked = tuple(segments)
+    for segment in checked:
+        if segment.organization != organization:
+            raise ValueError(f"segment {segment.id} is not one of organization {organization}")
+        if segment.signal != signal:
+            raise ValueError(f"{segment.path} holds {segment.signal}, the scan reads {signal}")
+    return checked
+
+
+def _segments_json(segments: Sequence[Segment]) -> dict[str, Any]:
+    """Column sets, which most segments share, stand there once. Of statistics only the sizes of side files travel: the
+    others, and the fingerprints, have done their work when the segments were picked."""
+    sets = {columns: n for n, columns in enumerate({segment.columns: None for segment in segments})}
+    return {
+        "column_sets": [[[column.name, column.type] for column in columns] for columns in sets],
+        "segments": [_segment_fields(segment, sets) for segment in segments],
+    }
+
+
+def _segments_from(given: Mapping[str, Any]) -> tuple[Segment, ...]:
+    sets = [tuple(Column(name, type_) for name, type_ in columns) for columns in given["column_sets"]]
+    return tuple(_segment(fields, sets) for fields in given["segments"])
+
+
+def _segment_fields(segment: Segment, sets: dict[tuple[Column, ...], int]) -> dict[str, Any]:
+    sizes = segment.statistics.get("side_bytes")
+    return {
+        "id": str(segment.id),
+        "organization": str(segment.organization),
+        "collector": segment.collector,
+        "signal": segment.signal,
+        "time": [segment.time.start_ns, segment.time.end_ns],
+        "rows": segment.rows,
+        "bytes": segment.bytes,
+        "sort_version": segment.sort_version,
+        "columns": sets[segment.columns],
+        "frequency_ms": segment.frequency_ms,
+        "level": segment.level,
+        "statistics": {"side_bytes": sizes} if sizes else {},
+        "ingested": segment.ingested,
+    }
+
+
+def _segment(fields: dict[str, Any], sets: list[tuple[Column, ...]]) -> Segment:
+    given = {
+        "id": UUID(fields["id"]),
+        "organization": UUID(fields["organization"]),
+        "time": TimeRange(*fields["time"]),
+        "columns": sets[fields["columns"]],
+    }
+    return Segment(**(fields | given))

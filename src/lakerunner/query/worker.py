@@ -1,4 +1,4 @@
-"""Works units out: rows by SQL in a sandbox that reaches nothing but the unit's segments, series in this process."""
+"""Run units of work: rows by SQL in a sandbox that reaches nothing but the unit's segments, series in this process."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from threading import Event
 import pyarrow as pa
 
 from lakerunner.plan.operator import RowOperator
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.held import Vanished
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.query.contract.account import Account
+from lakerunner.query.contract.failures import Limits
+from lakerunner.query.metrics.metric_segments import MetricSegments
 from lakerunner.query.metrics.unit_series import UnitSeries
-from lakerunner.query.running import Running, Work
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
-from lakerunner.query.scan import relation_sql
+from lakerunner.query.sandbox.running import Running, Work
+from lakerunner.query.segment_cache.cache import SegmentCache
+from lakerunner.query.segment_cache.lease import Vanished
+from lakerunner.query.segment_cache.relation import relation_sql
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import Unit
-from lakerunner.series.evaluation.operator import SeriesOperator
-from lakerunner.series.evaluation.pieces import SCHEMA, Piece
+from lakerunner.series.evaluation.pieces import SCHEMA, Piece, SeriesOperator
 
 
 def units_at_once(setting: int) -> int:
-    """0: as many as there are cores, so that one fetches while another computes; memory is that of each."""
+    """Return how many units run at once. 0: two to four, by the number of cores, so that one fetches while another
+    computes; each has its own memory."""
     return setting or max(2, min(4, os.cpu_count() or 1))
 
 
 class QueryWorker:
-    """Safe to use from many threads. Units past those that may run at once wait, then are turned away as Busy."""
+    """Safe to use from many threads. Units beyond those that may run at once wait, then are refused as Busy."""
 
     name = "here"
 
@@ -56,7 +56,7 @@ class QueryWorker:
         self._clock = clock
 
     def run(self, unit: Unit) -> Answer:
-        """At once: the work begins when the answer is looked at."""
+        """Return at once: the work begins when the answer is read."""
         operator = unit.leaf.operator
         if isinstance(operator, SeriesOperator):
             return SeriesRunning(self, unit, operator)
@@ -70,7 +70,7 @@ class QueryWorker:
         return Running(self._sandboxes, work.open, self._limits, work)
 
     def begin(self, unit: Unit, operator: RowOperator, held: ExitStack) -> tuple[Sandbox, Work, Account]:
-        """A sandbox with the unit's files, what it has to do, and what it took to get so far."""
+        """Return a sandbox with the unit's files, what it has to do, and what it took to get so far."""
         try:
             return self._begin(unit, operator, held)
         except Vanished:
@@ -114,7 +114,7 @@ class RowsRunning:
 
 
 class SeriesRunning:
-    """An Answer of pieces, which only a worker elsewhere makes batches of. One thread reads it; any may close it."""
+    """An Answer of pieces, which become batches only where they travel. One thread reads it; any may close it."""
 
     schema: pa.Schema = SCHEMA
 
@@ -147,7 +147,7 @@ class SeriesRunning:
 
 
 class _Work:
-    """One unit, from the wait for its turn to the end: the source (query/running.py) of its relation."""
+    """One unit, from the wait for its turn to the end: the source (query/sandbox/running.py) of its relation."""
 
     failure = None
 

@@ -1,4 +1,4 @@
-"""Names for the arrays that values are made of."""
+"""Type names for the arrays that values consist of."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ Objects = npt.NDArray[Any]
 
 
 def filled(objects: Objects) -> Bools:
-    """Where there is one."""
+    """Return where an array of objects has an entry other than None."""
     found: Bools = np.not_equal(objects, None)  # type: ignore[call-overload]
     return found

@@ -1,7 +1,7 @@
-"""How much an evaluation may hold at once, and whether it is still wanted.
+"""Limit how much an evaluation holds at once, and stop it when its client has left.
 
-What always holds: matrices of series and steps are looked at here before they are made, so that a query past the limit
-is refused before it takes the memory; a query that no one waits for any more ends at the next node of its tree.
+What always holds: the size of a matrix of series and steps is checked here before the matrix is allocated, so that a
+query past the limit is refused before it takes the memory; a cancelled query ends at the next node of its tree.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from lakerunner.model.errors import TooLarge
 
 
-def _wanted() -> None:
+def _never_cancelled() -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """`check` raises where the evaluation is to end."""
+    """The limits of one evaluation. `check` raises when the evaluation is to end."""
 
     max_points: int = 1 << 62
-    check: Callable[[], None] = _wanted
+    check: Callable[[], None] = _never_cancelled
 
     def hold(self, series: int, steps: int) -> None:
-        """TooLarge if a matrix of these is more than may be held. One without series has its steps all the same."""
+        """Raise TooLarge if a matrix of this size is past the limit. A matrix without series counts its steps."""
         self.hold_points(max(series, 1) * steps)
 
     def hold_points(self, points: int) -> None:

@@ -1,21 +1,22 @@
-"""The tree of an expression over series. Languages make it, series/evaluation/evaluate.py gives it its meaning.
+"""The tree of an expression over series. Languages build it, series/evaluation/evaluate.py evaluates it.
 
-A node knows where it stands in the user's text. Times and durations are whole ticks; how long a tick is, the language
-decides (docs/decisions/0018). What a language cannot turn into ticks before it knows the query's time range stands in
-the tree as `Unresolved`; what is evaluated holds `int`s alone.
+A node knows its place in the user's text. Times and durations are whole ticks; the language decides how long a tick is
+(docs/decisions/0018). What a language cannot turn into ticks before it knows the query's time range stands in the tree
+as `Unresolved`; an evaluated tree holds only `int`s.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from lakerunner.model.labels.matcher import Matcher
 
 
 class Kind(StrEnum):
-    """Of a value. A matrix is a range of samples of each series, and only functions take it."""
+    """The kind of a value. A matrix is a range of samples of each series; only functions take it."""
 
     SCALAR = "scalar"
     VECTOR = "vector"
@@ -25,7 +26,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Half-open, characters of the text."""
+    """A place in the text: half-open, in characters."""
 
     start: int = 0
     end: int = 0
@@ -35,7 +36,7 @@ NOWHERE = Span()
 
 
 class Unresolved:
-    """A time or duration as a language wrote it, before it is a number. Nothing in series/ looks into it."""
+    """A time or duration as the language wrote it, before it is a number. Nothing in series/ looks into it."""
 
     __slots__ = ()
 
@@ -59,10 +60,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """An instant vector selector. `name` is the metric's name where it stands before the braces; it is among the
-    matchers as well. `offset` looks back; negative: forward. `extended` is a modifier by which it looks beyond its
-    range: the language says how (Language.reach). `totals_only`: of native histograms no more than count and sum is
-    wanted."""
+    """An instant vector selector.
+
+    `name` is the metric's name if it stands before the braces; it is among the matchers as well. `offset` looks back, a
+    negative one forward. `extended` is a modifier that makes the selector look beyond its range; Language.reach says
+    how far. `totals_only`: of native histograms only count and sum are needed."""
 
     matchers: tuple[Matcher, ...]
     name: str = ""
@@ -75,7 +77,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`selector[range]`: for each step the samples of (t - range, t]. Offset and at are the selector's."""
+    """`selector[range]`: the samples of (t - range, t] at each step. The selector holds offset and `@`."""
 
     selector: Selector
     range: Duration
@@ -84,7 +86,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """`inner[range:step]`. `step` None: the language's default."""
+    """`inner[range:step]`. If `step` is None the language's default applies."""
 
     inner: Expression
     range: Duration
@@ -109,9 +111,11 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How two vectors are matched. `on`: by `labels` alone, otherwise by all but these. `card`: one-to-one, many-to-one
-    (group_left), one-to-many (group_right), many-to-many (set operators). `include`: the labels of group_left/right.
-    `fill_left`, `fill_right`: the value of a side that has no series for the other's."""
+    """How the series of two vectors are matched.
+
+    `on`: by `labels` only, otherwise by all labels but these. `card`: one-to-one, many-to-one (group_left), one-to-many
+    (group_right), many-to-many (set operators). `include`: the labels of group_left/right. `fill_left`, `fill_right`:
+    the value of a side that has no series for a series of the other side."""
 
     card: Literal["one-to-one", "many-to-one", "one-to-many", "many-to-many"] = "one-to-one"
     labels: tuple[str, ...] = ()
@@ -123,7 +127,8 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`op`: + - * / % ^ atan2 == != < > <= >= and or unless </ >/. `matching` is None unless both sides are vectors."""
+    """A binary operation. `op`: + - * / % ^ atan2 == != < > <= >= and or unless </ >/. `matching` is None unless both
+    sides are vectors."""
 
     op: str
     left: Expression
@@ -135,7 +140,8 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`grouping` in the order it was written. `parameter` of topk, quantile, count_values, ..."""
+    """An aggregation. `grouping` keeps the order in which it was written. `parameter` is that of topk, quantile,
+    count_values, ..."""
 
     op: str
     inner: Expression
@@ -147,7 +153,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`function` is a name in the language's table of functions."""
+    """A function call. `function` is a name in the language's table of functions."""
 
     function: str
     arguments: tuple[Expression, ...] = ()
@@ -156,9 +162,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was worked out before, elsewhere: the value of this number. No language has it;
-    series/evaluation/fragments.py puts it where a part of the expression was cut out. `steady`: that part is the same
-    at every step of a range."""
+    """The value with this number, computed before and elsewhere.
+
+    No language parses to it; series/evaluation/fragments.py puts it where a part of the expression was cut out.
+    `steady`: that part is the same at every step of a range."""
 
     number: int
     kind: Kind = Kind.VECTOR
@@ -170,14 +177,14 @@ Expression = Number | Text | Selector | Range | Subquery | Paren | Unary | Binar
 
 
 def bare(expression: Expression) -> Expression:
-    """Without the parentheses around it."""
+    """Strip the parentheses around an expression."""
     while isinstance(expression, Paren):
         expression = expression.inner
     return expression
 
 
 def parts(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions directly inside."""
+    """Return the expressions directly inside."""
     match expression:
         case Range(selector):
             return (selector,)
@@ -190,3 +197,44 @@ def parts(expression: Expression) -> tuple[Expression, ...]:
         case Call(_, arguments):
             return arguments
     return ()
+
+
+_CLASSES: dict[str, type] = {
+    one.__name__: one
+    for one in (Aggregate, Binary, Call, Matcher, Matching, Number, Paren, Range, Selector, Span, Subquery, Text, Unary)
+}
+
+
+def expression_json(expression: Expression) -> Any:
+    """Convert an expression to JSON, for workers in other processes. Spans stay: notes need them."""
+    return _to_json(expression)
+
+
+def expression_from(given: Any) -> Expression:
+    """Read back what `expression_json` wrote. Raise ValueError, TypeError or KeyError for anything else."""
+    read = _from_json(given)
+    if not is_dataclass(read) or isinstance(read, Span | Matcher | Matching):
+        raise ValueError(f"{type(read).__name__} is not an expression")
+    return read  # type: ignore[return-value]
+
+
+def _to_json(value: Any) -> Any:
+    if is_dataclass(value):
+        return [type(value).__name__, *(_to_json(getattr(value, field.name)) for field in fields(value))]
+    if isinstance(value, tuple):
+        return ["", *map(_to_json, value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}  # JSON has no NaN and no infinities
+    if isinstance(value, Kind):
+        raise TypeError("a Given never travels")
+    return value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return float(value["float"])
+    if not isinstance(value, list):
+        return value
+    name, *members = value
+    read = tuple(map(_from_json, members))
+    return _CLASSES[name](*read) if name else read

@@ -1,7 +1,6 @@
-"""What a user should know of an answer that is right nevertheless.
+"""Warnings and infos about an answer that is nevertheless correct.
 
-Comes in: what an evaluation finds that does not fit, and the words that a language has for it. Goes out: notes, as
-warnings and infos.
+Comes in: what an evaluation finds in samples that does not fit, and the texts of the language. Goes out: notes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ Level = Literal["warning", "info"]
 
 
 class Misfit(StrEnum):
-    """What operators and aggregations find in samples that do not fit them. Beside each: what a text may name."""
+    """What operators and aggregations find in samples that do not fit them. The comments list the facts that a text may
+    name."""
 
     HISTOGRAMS_IGNORED = "histograms_ignored"  # op
     SAMPLES_MIXED = "samples_mixed"
@@ -34,9 +34,9 @@ Words = Mapping[Misfit, tuple[Level, str]]
 
 
 @dataclass(frozen=True, order=True)
-class Raised:
-    """Of classic histograms whose counts fell from bucket to bucket: between which bounds, by how much at most, how
-    many samples, and the first and last of their times."""
+class RaisedBuckets:
+    """Classic histograms whose cumulative counts decreased and were raised: between which bounds, by how much at most,
+    in how many samples, and the times of the first and last of them."""
 
     lowest: float
     highest: float
@@ -45,8 +45,8 @@ class Raised:
     first: int
     last: int
 
-    def __add__(self, other: Raised) -> Raised:
-        return Raised(
+    def __add__(self, other: RaisedBuckets) -> RaisedBuckets:
+        return RaisedBuckets(
             min(self.lowest, other.lowest),
             max(self.highest, other.highest),
             max(self.fall, other.fall),
@@ -58,26 +58,27 @@ class Raised:
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """`message` in the language's words; `start` and `end` are its place in the text, `end` 0: it has none."""
+    """A note in the language's words. `start` and `end` are its place in the text; `end` is 0 if it has none."""
 
     level: Level
     message: str
     start: int = 0
     end: int = 0
-    raised: Raised | None = None
+    raised: RaisedBuckets | None = None
 
 
 class Notes:
-    """Collected during an evaluation, in these words. A message counts once, in the order of the first, at the place of
-    the last, which is further out: what is inside is evaluated before what is around it. What was raised adds up, at
-    the place of the first."""
+    """Collects the notes of an evaluation, in the language's words.
+
+    A message is kept once, in the order of its first report, at the place of its last, which is the outermost: inner
+    expressions are evaluated first. RaisedBuckets of the same message add up, at the place of the first."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
         self._notes: dict[tuple[str, str], Note] = {}
 
     def report(self, misfit: Misfit, span: Span, **facts: str) -> None:
-        """Note it, if the language has words for it."""
+        """Add the note of this misfit if the language has a text for it."""
         if misfit in self._words:
             level, text = self._words[misfit]
             self.add([Note(level, text.format(**facts), span.start, span.end)])

@@ -1,5 +1,5 @@
-"""Numbers as text, as Go writes them: in JSON, in messages and in test scripts. Without numpy: the command line needs
-it as well."""
+"""Write numbers as Go does: in JSON, in messages and in test scripts. Does not import numpy, which the command line
+must not load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 
 
 def json_number(value: float) -> str:
-    """Without exponent from a millionth to 10^21."""
+    """Write a number for JSON: without exponent from 1e-6 up to 1e21."""
     text = repr(float(value))
     if "e" not in text and "n" not in text:
         return text.removesuffix(".0")
@@ -18,12 +18,12 @@ def json_number(value: float) -> str:
 
 
 def scalar_text(value: float) -> str:
-    """Without exponent, however long that is: for a number that is the whole answer."""
+    """Write a number without exponent, however long that gets."""
     return _without_exponent(value) if math.isfinite(value) else _special(value)
 
 
 def number_text(value: float) -> str:
-    """The shortest that is this number; without exponent from a ten thousandth to a million."""
+    """Write the shortest text that reads back as this number: without exponent from 1e-4 up to 1e6."""
     text = repr(float(value))
     if "e" not in text and "n" not in text and abs(value) < 1e6:
         return text.removesuffix(".0")

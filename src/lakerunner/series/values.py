@@ -1,27 +1,52 @@
-"""The values of expressions: at every step, for every series.
+"""The values of expressions: one per series and step.
 
-What always holds: rows are series, columns are steps; a series without a sample at a step is not present there,
-whatever stands in `values`. NaN is a value like any other. Arrays are not written to once they are in a value: they may
-be shared.
+What always holds: rows are series, columns are steps. A series without a sample at a step is not present there; its
+entry in `values` has no meaning. NaN is a value like any other. Arrays are never written to once they are in a value,
+since values share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numba import njit
 
+from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.expression import Range, Subquery
-from lakerunner.series.window_bounds import window_bounds
+
+
+def window_bounds(offsets: Ints, times: Ints, ends: Ints, range_: int) -> tuple[Ints, Ints]:
+    """Return the index of the first sample of (end - range, end] and the one after the last, [series, steps]."""
+    first = np.empty((len(offsets) - 1, len(ends)), np.int64)
+    last = np.empty((len(offsets) - 1, len(ends)), np.int64)
+    _find_window_bounds(offsets, times, ends, range_, first, last)
+    return first, last
+
+
+@njit(cache=True, nogil=True)
+def _find_window_bounds(offsets: Any, times: Any, ends: Any, range_: Any, first: Any, last: Any) -> None:
+    for series in range(len(offsets) - 1):
+        low = high = offsets[series]
+        stop = offsets[series + 1]
+        for step in range(len(ends)):
+            end = ends[step]
+            while high < stop and times[high] <= end:
+                high += 1
+            while low < high and times[low] <= end - range_:
+                low += 1
+            first[series, step] = low
+            last[series, step] = high
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The times, in ticks of the language, at which an expression is evaluated: start, start + step, ..., up to `end`
+    """The times at which an expression is evaluated, in ticks of the language: start, start + step, ..., up to `end`
     inclusive. An instant is one step."""
 
     start: int
@@ -41,14 +66,15 @@ class Steps:
 
     @property
     def last(self) -> int:
-        """The last time that is a step."""
+        """Return the time of the last step, which may be before `end`."""
         return self.start + (len(self) - 1) * self.step
 
 
 @dataclass(frozen=True)
 class Vector:
     """An instant vector at every step. Where `histograms` has an entry the sample is a native histogram and the number
-    in `values` says nothing; None: no sample is one. `drop_name`: this series' name goes when the evaluation ends."""
+    in `values` has no meaning; None: no sample is a histogram. `drop_name` marks the series whose name is removed when
+    the evaluation ends."""
 
     labels: Sequence[Labels]
     values: Floats  # [series, steps]
@@ -64,7 +90,7 @@ class Vector:
         return len(self.labels)
 
     def rows(self, wanted: Ints | Bools | Sequence[int]) -> Vector:
-        """Of these series alone, in this order."""
+        """Return only these series, in this order."""
         index = np.asarray(wanted)
         index = np.flatnonzero(index) if index.dtype == bool else index.astype(np.int64)
         return Vector(
@@ -76,7 +102,7 @@ class Vector:
         )
 
     def occupied(self) -> Vector:
-        """Without the series that have no sample at any step."""
+        """Drop the series that have no sample at any step."""
         there: Bools = np.any(self.present, axis=1)
         return self if there.all() else self.rows(there)
 
@@ -98,11 +124,12 @@ class String:
 
 @dataclass(frozen=True)
 class Samples:
-    """Series as they are stored: those of series n are `offsets[n]:offsets[n + 1]`, in the order of their times. A time
-    may come several times where the language allows it, as that of log lines does: such samples stand in the order in
-    which the language takes them. Where a language has marks among its samples, they are values like any others. A
-    sample that is a native histogram has an entry in `histograms`, its number says nothing. `starts` are start times, 0
-    where unknown; None: of no sample."""
+    """Series as they are stored: the samples of series n are `offsets[n]:offsets[n + 1]`, ascending in time.
+
+    A time may occur several times if the language allows it, as with log lines: such samples stand in the language's
+    order. Marks of a language among its samples are values like any others. A native histogram has an entry in
+    `histograms`, and its number has no meaning. `starts` are start times, 0 where unknown; None: unknown for all
+    samples."""
 
     labels: Sequence[Labels]
     offsets: Ints  # [series + 1]
@@ -119,8 +146,24 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def rows(self, order: Ints | Sequence[int]) -> Samples:
+        """Return only these series, in this order."""
+        index = np.asarray(order, np.int64)
+        counts = np.diff(self.offsets)[index]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[index] - offsets[:-1], counts)
+        return Samples(
+            [self.labels[n] for n in index.tolist()],
+            offsets,
+            self.times[places],
+            self.values[places],
+            None if self.histograms is None else self.histograms[places],
+            None if self.starts is None else self.starts[places],
+            self.drop_name[index],
+        )
+
     def between(self, first: int, behind: int) -> Samples:
-        """The series from this one to before that one."""
+        """Return the series from `first` up to, not including, `behind`."""
         start, end = int(self.offsets[first]), int(self.offsets[behind])
         return Samples(
             self.labels[first:behind],
@@ -138,10 +181,9 @@ NO_SAMPLES = Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(
 
 @dataclass(frozen=True)
 class Windows:
-    """A range vector at every step: the samples of series n at step s are those of (ends[s] - range, ends[s]],
-    `first[n, s]:last[n, s]` of `samples`, several of one time among them. Where the selector of `expression` has a
-    modifier `samples` may reach beyond the range, by `lookback`; `first` and `last` are those of the range itself
-    nevertheless."""
+    """A range vector at every step: the samples of series n at step s are those of (ends[s] - range, ends[s]], that is
+    `first[n, s]:last[n, s]` of `samples`, several of one time included. If the selector of `expression` has a modifier,
+    `samples` may reach beyond the range by `lookback`; `first` and `last` are still those of the range itself."""
 
     samples: Samples
     ends: Ints  # [steps]
@@ -163,7 +205,7 @@ class Windows:
 
     @cached_property
     def _bounds(self) -> tuple[Ints, Ints]:
-        """Only where they are asked for: they may be larger than the samples."""
+        """Compute the bounds on first use: they may be larger than the samples."""
         return window_bounds(self.samples.offsets, self.samples.times, self.ends, self.range)
 
 
@@ -172,9 +214,69 @@ Value = Vector | Scalar | String | Windows
 
 @dataclass(frozen=True)
 class Partial:
-    """What one part of the series gives to an aggregation: named arrays [groups, steps] for each group, and named
-    arrays of histograms. The aggregation that made it folds it (series/aggregations)."""
+    """What some of the series contribute to an aggregation: named arrays [groups, steps], and named arrays of
+    histograms. The aggregation that made it folds it (series/aggregations)."""
 
     labels: Sequence[Labels]
     arrays: Mapping[str, Floats]
     histograms: Mapping[str, Objects] = field(default_factory=dict)
+
+
+SAME_LABELS = "vector cannot contain metrics with the same labelset"
+
+
+def concatenate(first: Vector, other: Vector) -> Vector:
+    """Concatenate the rows of two vectors."""
+    histograms: Objects | None = None
+    if first.histograms is not None or other.histograms is not None:
+        histograms = np.concatenate([_histograms(first), _histograms(other)])
+    return Vector(
+        [*first.labels, *other.labels],
+        np.concatenate([first.values, other.values]),
+        np.concatenate([first.present, other.present]),
+        histograms,
+        np.concatenate([first.drop_name, other.drop_name]),
+    )
+
+
+def _histograms(vector: Vector) -> Objects:
+    if vector.histograms is None:
+        return np.full(vector.present.shape, None, object)
+    return vector.histograms
+
+
+def merge_in_ranges(vector: Vector, steps: Steps, is_steady: Callable[[], bool]) -> Vector:
+    """Apply `merge_same_labels` to the vector of a range. An instant, and what is the same at every step, stays as it
+    is: whether its series are distinct is checked at the end of the evaluation."""
+    return vector if steps.start == steps.end or is_steady() else merge_same_labels(vector)
+
+
+def merge_same_labels(vector: Vector) -> Vector:
+    """Merge series that have the same labels but never a sample at the same step. Raise UserError if two have one. The
+    earliest sample decides whether the name is dropped."""
+    if len(set(vector.labels)) == len(vector):
+        return vector
+    vector = vector.occupied()
+    rows: dict[Labels, int] = {}
+    places = [rows.setdefault(labels, len(rows)) for labels in vector.labels]
+    shape = (len(rows), vector.present.shape[1])
+    values, present = np.zeros(shape), np.zeros(shape, bool)
+    histograms: Objects | None = None if vector.histograms is None else np.full(shape, None, object)
+    drop_name = np.zeros(len(rows), bool)
+    for row in np.argsort(np.argmax(vector.present, axis=1), kind="stable").tolist():
+        place, there = places[row], vector.present[row]
+        if (present[place] & there).any():
+            raise UserError(SAME_LABELS)
+        if not present[place].any():
+            drop_name[place] = vector.drop_name[row]
+        present[place] |= there
+        values[place, there] = vector.values[row, there]
+        if histograms is not None and vector.histograms is not None:
+            histograms[place, there] = vector.histograms[row, there]
+    return Vector(list(rows), values, present, histograms, drop_name)
+
+
+def sort_by_labels(value: Vector) -> Vector:
+    """Sort the series by labels, the order of a range's answer."""
+    order = sorted(range(len(value)), key=value.labels.__getitem__)
+    return value if order == list(range(len(value))) else value.rows(order)

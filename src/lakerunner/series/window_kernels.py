@@ -1,8 +1,8 @@
-"""What becomes of the float samples of each window, as loops over arrays.
+"""Kernels over the float samples of each window.
 
 Comes in: a table of windows. Goes out: a value for each window that has a sample. What always holds: samples are added
-in the order in which they stand, so that the bits do not depend on how windows overlap; a window is a run of places,
-so that samples of one time count as any others do.
+in the order in which they stand, so that the bits do not depend on how windows overlap; a window is a run of places, so
+that several samples of one time all count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_STARTS: Ints = np.zeros(0, np.int64)
 
 
 class Table(NamedTuple):
-    """Windows as kernels take them. `starts` is empty where no sample has a start time."""
+    """Windows as kernels take them. `starts` is empty if no sample has a start time."""
 
     times: Ints
     values: Floats
@@ -37,10 +37,10 @@ def table_of(windows: Windows) -> Table:
 
 @njit(cache=True, nogil=True)
 def plus(number: Any, total: Any, lost: Any) -> Any:
-    """One more number in a sum that keeps what rounding took from it. An infinite sum has lost nothing.
+    """Add a number to a compensated sum: return the sum and its rounding error. An infinite sum has no error.
 
-    Neumaier's way compares the two, which no processor can foretell. What rounding takes is a float, and far from the
-    largest ones Knuth's way finds the same one without comparing."""
+    Neumaier's comparison of the operands is a branch that processors cannot predict. The rounding error is itself a
+    float, and unless the numbers are near the largest ones Knuth's two-sum finds the same one without comparing."""
     grown = total + number
     if abs(grown) < 1e307:
         taken = grown - total
@@ -65,7 +65,7 @@ def sums(table: Any, values: Any) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def means(table: Any, values: Any) -> None:
-    """By the sum; from the sample on that would make it infinite by a mean that each sample moves."""
+    """Divide the sum by the count. From the sample on that would make the sum infinite, a running mean is used."""
     _, numbers, _, first, last, _ = table
     for series in range(first.shape[0]):
         for step in range(first.shape[1]):
@@ -88,7 +88,7 @@ def means(table: Any, values: Any) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _moving_mean(numbers: Any, taken: Any, total: Any, lost: Any) -> Any:
-    """`total` and `lost` are those of the `taken` first."""
+    """Continue as a running mean. `total` and `lost` are those of the first `taken` numbers."""
     mean = total / taken
     lost = lost / taken
     for at in range(taken, len(numbers)):
@@ -106,6 +106,8 @@ def variances(table: Any, values: Any) -> None:
             count = mean = mean_lost = squares = squares_lost = 0.0
             for at in range(first[series, step], last[series, step]):
                 count += 1
+                # Welford's update with a compensated mean and sum: both distances include the compensation, as in the
+                # original.
                 distance = numbers[at] - (mean + mean_lost)
                 mean, mean_lost = plus(distance / count, mean, mean_lost)
                 squares, squares_lost = plus(distance * (numbers[at] - (mean + mean_lost)), squares, squares_lost)
@@ -115,11 +117,11 @@ def variances(table: Any, values: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def extremes(table: Any, sign: Any, latest: Any, as_time: Any, values: Any) -> None:
-    """The largest number (`sign` 1) or the smallest (-1), or its time (`as_time`). Of equal ones the first counts, or
-    the `latest`; NaN only where there is nothing else.
+    """Find the largest number (`sign` 1) or the smallest (-1), or its time (`as_time`). Of equal numbers the first
+    counts, or the `latest`; NaN only if there is nothing else.
 
-    A window is cut in two at `middle`: in front of it the best from each place up to the middle is known, behind it the
-    best of all. When the window has left the front, its back becomes the front. So each sample is looked at twice,
+    A window is cut in two at `middle`: for each place before it the best up to the middle is known, behind it only the
+    best of all. When the window has left the front part, its back part becomes the front. So each sample is read twice,
     however much windows overlap."""
     times, numbers, _, first, last, _ = table
     front = np.empty(_longest(first, last), np.int64)
@@ -129,27 +131,28 @@ def extremes(table: Any, sign: Any, latest: Any, as_time: Any, values: Any) -> N
             a, b = first[series, step], last[series, step]
             if b <= a:
                 continue
+            # `front` is indexed from the first sample that any window of the series has.
             base = first[series, 0]
             if a >= middle:
                 place = b - 1
                 for at in range(b - 1, a - 1, -1):
-                    place = _of_two(numbers, sign, latest, at, place)
+                    place = _better_of(numbers, sign, latest, at, place)
                     front[at - base] = place
                 middle = b
                 best = -1
             else:
                 for at in range(seen, b):
-                    best = at if best < 0 else _of_two(numbers, sign, latest, best, at)
+                    best = at if best < 0 else _better_of(numbers, sign, latest, best, at)
             seen = b
             place = front[a - base]
             if best >= 0:
-                place = _of_two(numbers, sign, latest, place, best)
+                place = _better_of(numbers, sign, latest, place, best)
             values[series, step] = float(times[place]) if as_time else numbers[place]
 
 
 @njit(cache=True, nogil=True)
-def _of_two(numbers: Any, sign: Any, latest: Any, early: Any, late: Any) -> Any:
-    """The place of the one that counts."""
+def _better_of(numbers: Any, sign: Any, latest: Any, early: Any, late: Any) -> Any:
+    """Return the place of the better one."""
     one, other = sign * numbers[early], sign * numbers[late]
     return late if (other > one) | (latest & (other == one)) | np.isnan(one) else early
 
@@ -165,7 +168,7 @@ def _longest(first: Any, last: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def quantiles(table: Any, wanted: Any, values: Any) -> None:
-    """`wanted`: of each step."""
+    """Compute the quantile of each window; `wanted` has one for each step."""
     _, numbers, _, first, last, _ = table
     for series in range(first.shape[0]):
         for step in range(first.shape[1]):
@@ -176,7 +179,7 @@ def quantiles(table: Any, wanted: Any, values: Any) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def quantile(wanted: Any, numbers: Any) -> Any:
-    """NaN is smaller than all."""
+    """Interpolate between the two nearest numbers. NaN is smaller than all others."""
     if np.isnan(wanted):
         return np.nan
     if wanted < 0:
@@ -184,7 +187,7 @@ def quantile(wanted: Any, numbers: Any) -> Any:
     if wanted > 1:
         return np.inf
     count = len(numbers)
-    ordered = _sorted(numbers)
+    ordered = _sort_numbers(numbers)
     unordered = 0
     while unordered < count and np.isnan(ordered[count - 1 - unordered]):
         unordered += 1
@@ -192,17 +195,18 @@ def quantile(wanted: Any, numbers: Any) -> Any:
     low = int(np.floor(rank))
     high = min(count - 1, low + 1)
     weight = rank - np.floor(rank)
+    # NaN sorts first for quantiles but last in `ordered`, so ranks are shifted by the number of NaN.
     lower = np.nan if low < unordered else ordered[low - unordered]
     upper = np.nan if high < unordered else ordered[high - unordered]
     return lower * (1 - weight) + upper * weight
 
 
 @njit(cache=True, nogil=True)
-def _sorted(numbers: Any) -> Any:
-    """Ascending, NaN behind all."""
+def _sort_numbers(numbers: Any) -> Any:
+    """Sort ascending, NaN last."""
     if len(numbers) > 64:
         return np.sort(numbers)
-    ordered = numbers.copy()  # few: put each into its place among those before it
+    ordered = numbers.copy()  # insertion sort, which beats a general sort for few numbers
     for at in range(1, len(ordered)):
         number = ordered[at]
         place = at
@@ -215,7 +219,7 @@ def _sorted(numbers: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def median_deviations(table: Any, values: Any) -> None:
-    """The median of the distances from the median; NaN where any number is NaN."""
+    """Compute the median of the distances from the median; NaN if any number is NaN."""
     _, numbers, _, first, last, _ = table
     for series in range(first.shape[0]):
         for step in range(first.shape[1]):

@@ -1,31 +1,37 @@
-"""Announcing raw objects: from a key in the store to a recorded source and a message in the outbox.
+"""Announce raw objects: from a key in the store to a recorded source and a message in the outbox.
 
-Every door (lister, backfill, webhook, queues, push) comes through here. An object announced ten times is recorded once
-and sent once: the index decides. What cannot be placed, because its organization is not known, and what cannot be read
-by its key, is set aside with the reason: but for keys that no store could hold so many only, of one call and of one
-organization, as whoever may announce could send any number of them.
+Every door (lister, backfill, webhook, queues, push) uses `Announcer`. An object that is announced ten times is recorded
+once and sent once: the index decides. An object whose organization is unknown, or whose key cannot be read, is set
+aside with the reason. Of keys that no store could hold only a limited number is recorded for one call and for one
+organization, since anyone who may announce could send any number of them.
+
+The lister finds raw objects by listing, for stores that do not notify and for what notifications missed. A poll lists
+every prefix that routes name and announces what the index does not know. Objects that it saw unchanged in an earlier
+poll cost nothing; after a restart the index tells in batches which are known. A young local file may still be being
+written: it is left for the next poll. A prefix that cannot be listed does not keep the others from being listed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lakerunner.bus.topics import ObjectArrived, arrivals, encode
 from lakerunner.index.index import Index
-from lakerunner.index.sources import Arrival, SourceRecord, storable
-from lakerunner.model.errors import Absent, UserError
+from lakerunner.index.sources import Arrival, SourceRecord, storable_text
+from lakerunner.model.errors import Absent, Unavailable, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.source import Route, SourceObject
 from lakerunner.objects.store import ObjectMeta, ObjectStore
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
+from lakerunner.services.sweep.finding import LISTING_PAGE, listing_pages
 
 RouteOf = Callable[[str], Route | None]
 _HEADS_AT_ONCE = 8
-_NO_ETAG = "unread"  # of an object that the store cannot show us
+_NO_ETAG = "unread"  # of an object that the store cannot return
 UNREADABLE_AT_ONCE = 100
 UNREADABLE_KEPT = 1_000  # rows of one organization
 
@@ -34,7 +40,7 @@ log = Log("announce")
 
 @dataclass(frozen=True)
 class Announced:
-    """How many objects were new, known already, set aside; and passed over, since no route takes them."""
+    """Counts of objects: new, already known, set aside, and skipped because no route takes them."""
 
     new: int = 0
     known: int = 0
@@ -43,7 +49,8 @@ class Announced:
 
 
 class Announcer:
-    """Safe between threads. `route_of` says of a key whose it is, None if it is not raw telemetry."""
+    """Records objects. Threads may share it. `route_of` returns whose object a key is, None if it is not raw
+    telemetry."""
 
     def __init__(self, index: Index, store: ObjectStore, route_of: RouteOf) -> None:
         self.route_of = route_of
@@ -52,8 +59,7 @@ class Announcer:
         self._organizations: dict[str, Organization] = {}
 
     def keys(self, keys: Iterable[str]) -> int:
-        """Announce objects by key; how many were new. One that is gone already is passed over: there is nothing to
-        lose."""
+        """Announce objects by key and return how many were new. One that does not exist any more is skipped."""
         raw = [key for key in keys if self.route_of(key) is not None]
         if len(raw) < 2:
             found = [self._head(key) for key in raw]
@@ -66,7 +72,7 @@ class Announcer:
         return self.metas([one for one in found if isinstance(one, ObjectMeta)]).new
 
     def metas(self, metas: Sequence[ObjectMeta]) -> Announced:
-        """Announce objects as the store shows them, etags included."""
+        """Announce objects as the store lists them, with their etags."""
         ready: dict[str, list[Arrival]] = defaultdict(list)
         set_aside = passed_over = new = 0
         for meta in metas:
@@ -93,11 +99,12 @@ class Announcer:
         return Announced(new, sum(map(len, ready.values())) - new, set_aside, passed_over)
 
     def again(self, failed: Sequence[SourceRecord]) -> int:
-        """Send set-aside objects again, with what is known now; how many went."""
+        """Send objects that were set aside again, routed by what is known now; return how many."""
         return self._index.sources.retry(self._arrivals(failed))
 
     def remind(self, seconds: float) -> int:
-        """Send again what was announced so long ago and has not ended, in case the bus lost it; how many went."""
+        """Send objects again that were announced this long ago and have not ended, in case the bus lost them; return
+        how many."""
         overdue = self._index.sources.overdue(seconds)
         sent = self._index.sources.remind(self._arrivals(overdue), seconds)
         if sent:
@@ -114,13 +121,15 @@ class Announcer:
         return [arrival_of(source, found, route) for source, route, found in placed if found]
 
     def _route_again(self, record: SourceRecord) -> Route | None:
-        """As it was recorded, which a backfill may have chosen against the key; else as the key says."""
+        """Return the route that was recorded, which a backfill may have chosen against the key; else that of the
+        key."""
         if record.organization and record.collector and record.signal:
             return Route(str(record.organization), record.collector, record.signal)
         return self.route_of(record.source.key)
 
     def _head(self, key: str) -> ObjectMeta | UserError | None:
-        """UserError, returned: stores hold keys that no client of ours can ask for, such as a//b."""
+        """Look the object up; None if it does not exist. A UserError is returned, not raised: stores hold keys that no
+        client of ours can request, such as a//b."""
         try:
             return self._store.head(key)
         except Absent:
@@ -142,7 +151,7 @@ class Announcer:
                 left_out += 1
                 continue
             room[route.organization] -= 1
-            source = SourceObject(self._store.bucket, storable(key), _NO_ETAG, 0, 0)
+            source = SourceObject(self._store.bucket, storable_text(key), _NO_ETAG, 0, 0)
             self._set_aside(source, route, f"{error}. Write the object again under another key")
         if left_out:
             log.warning("too many invalid keys: the rest is not recorded", keys=left_out, one=unreadable[-1][0])
@@ -160,7 +169,7 @@ class Announcer:
         known = self._organizations.get(id_or_name)
         if known is None and id_or_name:
             known = self._index.organizations.find(id_or_name)
-            if known is not None:  # an organization is never taken back, so what was found stays true
+            if known is not None:  # organizations are never deleted, so this stays true
                 self._organizations[id_or_name] = known
         return known
 
@@ -182,3 +191,86 @@ def _unknown(route: Route) -> str:
         f"unknown organization {route.organization!r}: create it with `lakerunner orgs "
         "create`, then run `lakerunner objects --retry`"
     )
+
+
+BATCH = LISTING_PAGE
+_REMEMBERED = 1_000_000
+
+
+class Lister:
+    """The loop that lists. `settle_ns` is the least age of a local file that is taken."""
+
+    def __init__(self, newcomers: Newcomers, announcer: Announcer, roots: Sequence[str], settle_ns: int) -> None:
+        self._newcomers = newcomers
+        self._announcer = announcer
+        self._roots = roots
+        self._settle_ns = settle_ns
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def poll(self, now_ns: int) -> int:
+        """List once and return how many new objects were announced."""
+        new = 0
+        failures: list[Unavailable] = []
+        for root in self._roots:
+            try:
+                news = (meta for meta in self._newcomers.listed(root) if self._is_news(meta, now_ns))
+                for batch in listing_pages(news):
+                    new += self._announce(batch)
+            except Unavailable as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return new
+
+    def _is_news(self, meta: ObjectMeta, now_ns: int) -> bool:
+        if self._seen.get(meta.key) == (meta.size, meta.modified_ns) or self._announcer.route_of(meta.key) is None:
+            return False
+        return not is_unsettled(meta, now_ns, self._settle_ns)
+
+    def _announce(self, batch: list[ObjectMeta]) -> int:
+        new = self._announcer.metas(self._newcomers.select(batch)).new
+        if len(self._seen) > _REMEMBERED:  # a bound on memory; the index still knows
+            self._seen.clear()
+        self._seen.update({meta.key: (meta.size, meta.modified_ns) for meta in batch})
+        return new
+
+
+class Newcomers:
+    """Finds the objects of a listing that the index does not know."""
+
+    def __init__(self, index: Index, store: ObjectStore) -> None:
+        self._index = index
+        self._store = store
+
+    def listed(self, prefix: str) -> Iterator[ObjectMeta]:
+        return self._store.list(prefix)
+
+    def select(self, batch: Sequence[ObjectMeta], *, touch: bool = True) -> list[ObjectMeta]:
+        """Return the unknown ones of at most BATCH objects, with their etags. With `touch`, content that is recorded
+        under another time of change gets the new time in the index, so that the next listing finds it known."""
+        triples = [(meta.key, meta.size, meta.modified_ns) for meta in batch]
+        unknown = set(self._index.sources.unknown(self._store.bucket, triples))
+        metas = [self._with_etag(meta) for meta in batch if (meta.key, meta.size, meta.modified_ns) in unknown]
+        sources = [(meta, self._source(meta)) for meta in metas if meta]
+        known = self._index.sources.states([source.identity for _, source in sources])
+        for _, source in sources:
+            if touch and source.identity in known:
+                self._index.sources.touch(source)
+        return [meta for meta, source in sources if source.identity not in known]
+
+    def _source(self, meta: ObjectMeta) -> SourceObject:
+        return SourceObject(self._store.bucket, meta.key, meta.etag or "", meta.size, meta.modified_ns)
+
+    def _with_etag(self, meta: ObjectMeta) -> ObjectMeta | None:
+        """Return the object with its etag; None if it was deleted since it was listed."""
+        if meta.etag is not None:
+            return meta
+        try:
+            return self._store.head(meta.key)
+        except Absent:
+            return None
+
+
+def is_unsettled(meta: ObjectMeta, now_ns: int, settle_ns: int) -> bool:
+    """Return whether a local file may still be being written. Stores whose objects appear whole list etags."""
+    return meta.etag is None and now_ns - meta.modified_ns < settle_ns

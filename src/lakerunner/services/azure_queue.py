@@ -1,8 +1,8 @@
 """Notifications from an Azure Storage queue that Event Grid writes to, over the queue service's REST interface.
 
-`queue_options` says who we are: `account_key` (and `account_name`, where the URL does not begin with it) or
-`sas_token`.
-Storage queues have neither long polls nor dead-letter queues; they count how often a message was given out.
+Credentials are in `queue_options`: `account_key` (and `account_name`, if the URL does not begin with it) or
+`sas_token`. Storage queues have neither long polls nor dead-letter queues; they count how often a message was
+delivered.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from xml.etree import ElementTree
 import httpx
 
 from lakerunner.model.errors import Unavailable, UserError
-from lakerunner.model.notification import parsed
+from lakerunner.model.notification import parse_json
 from lakerunner.services.queue_door import Message
 
-_AT_ONCE = 32  # what the service gives in one request
+_AT_ONCE = 32  # the most that the service returns in one request
 _HIDDEN_SECONDS = 60
 _VERSION = "2021-12-02"
 _QUEUE = re.compile(r"https?://[^/?#]+(/[^?#]+)")
@@ -57,15 +57,15 @@ class AzureQueue:
             root = ElementTree.fromstring(answer)  # noqa: S314 - of the queue we were told to trust; expat bounds entities
             return [_message(found) for found in root.iter("QueueMessage")]
         except (ElementTree.ParseError, ValueError) as error:
-            raise Unavailable(f"{self.name}: the answer is not that of a storage queue: {error}") from None
+            raise Unavailable(f"{self.name}: not the answer of a storage queue: {error}") from None
 
     def event(self, message: Message) -> object:
-        """Event Grid writes base64 of its JSON; a person may have written the JSON itself."""
+        """Return the notification. Event Grid writes base64 of its JSON; a person may have written the JSON itself."""
         text = message.body.strip()
         if text[:1] in ("{", "["):
-            return parsed(text)
+            return parse_json(text)
         try:
-            return parsed(base64.b64decode(text, validate=True))
+            return parse_json(base64.b64decode(text, validate=True))
         except ValueError:
             raise UserError("neither JSON nor base64 of JSON") from None
 
@@ -89,8 +89,8 @@ class AzureQueue:
         return answer.content
 
     def _signature(self, method: str, path: str, parameters: dict[str, str], headers: dict[str, str]) -> str:
-        """Shared Key, as the service documents it: the verb, eleven empty standard headers, its own headers, then
-        account, path and parameters."""
+        """Sign a request by Shared Key, as the service documents it: the verb, eleven empty standard headers, its own
+        headers, then account, path and parameters."""
         own = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
         resource = f"/{self._account}{path}" + "".join(f"\n{name}:{parameters[name]}" for name in sorted(parameters))
         text = method + "\n" * 12 + own + resource

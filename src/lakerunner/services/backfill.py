@@ -1,31 +1,31 @@
-"""Backfill: announce what already stands below a prefix of the lake's store.
+"""Announce the objects that already exist below a prefix of the lake's store.
 
-Comes in: a prefix, bounds on the time of change, and what to say of the objects against their keys. Goes out: counts.
-What the index knows is not announced again, so a backfill that was cut short is simply run again. The objects go the
-way of all others, by the outbox; whatever relays it may run now or later.
+Comes in: a prefix, bounds on the time of change, and optionally whose the objects are, against their keys. Goes out:
+counts. Objects that the index knows are not announced again, so a backfill that was interrupted can be run again. The
+messages go to the outbox, and any relay publishes them, now or later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
-from lakerunner.model.plural import plural
 from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
 from lakerunner.model.time import ALL_TIME, SECOND_NS, TimeRange, duration_ns
 from lakerunner.objects.store import ObjectMeta
-from lakerunner.services.announce import Announcer
-from lakerunner.services.lister import Newcomers, batches, is_unsettled
+from lakerunner.services.announce import Announcer, Newcomers, is_unsettled
+from lakerunner.services.sweep.finding import listing_pages
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Of the objects listed: outside the bounds of time or too young; not raw telemetry; known; new (in a dry run:
-    what would be); set aside since they cannot be placed."""
+class BackfillCounts:
+    """Counts of the listed objects: outside the bounds of time or too young; not raw telemetry; known; new (in a dry
+    run: would be new); set aside because their organization or collector is invalid."""
 
     listed: int = 0
     outside: int = 0
@@ -38,13 +38,13 @@ class Counts:
         new = "would be announced" if dry_run else "announced"
         return (
             f"{plural(self.listed, 'object')} listed: {self.new} {new}, {self.known} known, {self.outside} outside the "
-            f"time asked for, {self.strays} not raw telemetry that is ingested, {self.set_aside} set aside"
+            f"requested time, {self.strays} not raw telemetry, {self.set_aside} set aside"
         )
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the caller says of the objects; None: what their keys say."""
+class RouteOverride:
+    """Whose the objects are, and of which signal, according to the caller; None leaves it to their keys."""
 
     organization: str | None = None
     collector: str | None = None
@@ -55,8 +55,8 @@ class Said:
             checked_name("collector", self.collector)
 
     def route_of(self, routes: Routes) -> Callable[[str], Route | None]:
-        said = {name: value for name, value in vars(self).items() if value is not None}
-        if not said:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if not given:
             return routes.route_of
 
         def route_of(key: str) -> Route | None:
@@ -65,7 +65,7 @@ class Said:
                 return None
             unrouted = Route(str(DEFAULT_ORGANIZATION.id), DEFAULT_COLLECTOR, signal_of(name))
             routed = routes.route_of(key)
-            return replace(routed if routed and not routed.misplaced else unrouted, **said)
+            return replace(routed if routed and not routed.misplaced else unrouted, **given)
 
         return route_of
 
@@ -80,18 +80,18 @@ class Backfill:
         self._changed = changed
         self._dry_run = dry_run
 
-    def run(self, now_ns: int, settle_ns: int) -> Iterator[Counts]:
-        """List once; the counts so far after every batch, and at the end."""
-        counts = Counts()
-        for batch in batches(self._newcomers.listed(self._prefix)):
+    def run(self, now_ns: int, settle_ns: int) -> Generator[BackfillCounts, None, None]:
+        """List once; yield the counts so far after every page, and at the end."""
+        counts = BackfillCounts()
+        for batch in listing_pages(self._newcomers.listed(self._prefix)):
             raw = [meta for meta in batch if self._announcer.route_of(meta.key)]
             due = [meta for meta in raw if self._is_due(meta, now_ns, settle_ns)]
-            unknown = self._newcomers.of(due, touch=not self._dry_run)
+            unknown = self._newcomers.select(due, touch=not self._dry_run)
             new, set_aside, strays = len(unknown), 0, len(batch) - len(raw)
             if not self._dry_run:
                 announced = self._announcer.metas(unknown)
                 new, set_aside, strays = announced.new, announced.set_aside, strays + announced.passed_over
-            counts = Counts(
+            counts = BackfillCounts(
                 counts.listed + len(batch),
                 counts.outside + len(raw) - len(due),
                 counts.strays + strays,
@@ -108,7 +108,8 @@ class Backfill:
 
 
 def prefix_of(url: str, store_url: str) -> str:
-    """The prefix of our keys that a URL of the lake's own store names; a text that is no URL is the prefix itself."""
+    """Return the prefix of our keys that a URL in the lake's store names; text that is not a URL is the prefix
+    itself."""
     if "://" not in url:
         return url.lstrip("/")
     named, ours = urlsplit(url), urlsplit(store_url)
@@ -133,7 +134,7 @@ def changed_between(since: str | None, until: str | None, now_ns: int) -> TimeRa
 
 
 def _moment(option: str, text: str, now_ns: int) -> int:
-    """An instant in ISO 8601 (UTC unless it says otherwise), or so long ago."""
+    """Parse an instant in ISO 8601 (UTC if it has no offset) or a duration before now."""
     ago = duration_ns(text)
     if ago is not None:
         return now_ns - ago

@@ -1,7 +1,7 @@
-"""The boxer: take messages of one topic, group them, put boxes on another, and only then give up the messages.
+"""The boxer takes messages of one topic, groups them, puts boxes on another, and only then acknowledges the messages.
 
-What always holds: a message that was taken is in an open box, in a closed one that waits for the bus, or passed over,
-until it is given up; while the bus is away nothing more is taken.
+What always holds: until it is acknowledged, a message is in an open box, in a closed box that waits for the bus, or
+skipped. While the bus is away, no more messages are taken.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from lakerunner.bus.boxes import Boxes, BoxLimits
+from lakerunner.bus.boxes import (
+    COMPACTION,
+    ROLLUP,
+    ArrivalBoxes,
+    Boxes,
+    BoxLimits,
+    ClosedBox,
+    SegmentBoxes,
+    SegmentBoxLimits,
+)
 from lakerunner.bus.bus import Bus, Delivery, Subscription
-from lakerunner.bus.closed import AnyBoxes, ClosedBox
-from lakerunner.bus.segment_boxes import COMPACTION, ROLLUP, SegmentBoxes, SegmentBoxLimits
 from lakerunner.bus.topics import (
     ROLLUP_BOXES,
     ROLLUP_CANDIDATES,
@@ -43,13 +50,13 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Lane(Generic[M]):
-    """What a boxer takes from where, how it groups it, and where its boxes go. `signal` and `work` are for people."""
+    """Which messages a boxer takes, how it groups them, and where its boxes go. `signal` and `work` are for meters."""
 
     signal: str
     work: str
     source: str
     kind: type[M]
-    boxes: AnyBoxes[M]
+    boxes: Boxes[M]
     target: str
 
     @property
@@ -61,7 +68,7 @@ def ingest_lane(signal: str, settings: Settings) -> Lane[ObjectArrived]:
     limits = BoxLimits(
         settings.box_max_seconds, settings.box_max_bytes, settings.box_max_objects, settings.box_max_held
     )
-    return Lane(signal, "ingest", arrivals(signal), ObjectArrived, Boxes(limits), ingest_boxes(signal))
+    return Lane(signal, "ingest", arrivals(signal), ObjectArrived, ArrivalBoxes(limits), ingest_boxes(signal))
 
 
 def compact_lane(signal: str, settings: Settings) -> Lane[SegmentsCommitted]:
@@ -81,13 +88,13 @@ def _segment_limits(settings: Settings, seconds: float) -> SegmentBoxLimits:
 
 
 class Boxer(Generic[M]):
-    """`clock` is monotonic seconds."""
+    """The loop of one lane. `clock` returns monotonic seconds."""
 
     def __init__(self, lane: Lane[M], bus: Bus, clock: Callable[[], float]) -> None:
         self._lane = lane
         self._bus = bus
         self._clock = clock
-        self._closed: list[ClosedBox] = []  # taken from the boxes, and not given up
+        self._closed: list[ClosedBox] = []  # of closed boxes, not acknowledged yet
         self._passed_over: list[Delivery] = []
         self._subscription: Subscription = bus.subscribe([lane.source], "boxer")
 
@@ -115,7 +122,7 @@ class Boxer(Generic[M]):
         self._closed = boxes.take_due(self._clock())
 
     def _send(self) -> None:
-        """Again, if the bus was away: a box that comes twice changes nothing."""
+        """Publish closed boxes, again if the bus was away: a box that comes twice changes nothing."""
         made = [one.box for one in self._closed if one.box is not None]
         if made:
             reach("before-box")
@@ -142,8 +149,8 @@ def _size(box: Message) -> dict[str, str | int]:
 
 
 def readable(delivery: Delivery, kind: type[M]) -> M | None:
-    """The delivery's message; None, said loudly, if this version cannot understand it. The objects it names stay
-    recorded as seen, and the reminder announces them again."""
+    """Return the message of a delivery; None, with an error in the log, if this version cannot read it. The objects
+    that it names stay recorded as seen, and the reminder announces them again."""
     try:
         message = decode(delivery.payload)
         if not isinstance(message, kind):

@@ -1,7 +1,7 @@
-"""Compaction: what a box of segments to merge means. services/work.py is the loop.
+"""Compaction: plan, run and commit the merges of a box of segments. services/work.py is the loop.
 
 What always holds: a merge takes live segments only, neighbours in the order of `ingested` (model/merging.py), and the
-commit checks both again: the old ones go and the new one comes in one transaction, or nothing happens.
+commit checks both again: the old segments are replaced by the new one in one transaction, or nothing happens.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from lakerunner.bus.topics import CompactBox, compact_boxes
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.index.tending import Place
-from lakerunner.model.merging import MergeLimits, is_mergeable, runs
+from lakerunner.index.segments import CollectorTier
+from lakerunner.model.merging import MergeLimits, find_runs, is_mergeable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.tier import TIER_NAMES
@@ -25,8 +25,8 @@ from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, Outcome, compact
 from lakerunner.pipeline.session import Sessions
 from lakerunner.services import meters
-from lakerunner.services.follow_up import committed
 from lakerunner.services.logs import Log
+from lakerunner.services.outbox import commit_messages
 
 log = Log("compact")
 Compact = Callable[[SparkSession, Sequence[CompactWork], StoreAddress, CompactLimits], list[Outcome]]
@@ -34,7 +34,7 @@ Compact = Callable[[SparkSession, Sequence[CompactWork], StoreAddress, CompactLi
 
 @dataclass(frozen=True)
 class Compaction:
-    """`compact` runs the job; tests give another."""
+    """The kind of work of compaction. `compact` runs the job; tests replace it."""
 
     index: Index
     spark: Sessions
@@ -54,13 +54,15 @@ class Compaction:
         if len(members) < 2:
             return []
         time = TimeRange(min(one.time.start_ns for one in members), max(one.time.end_ns for one in members))
-        place = Place(box.organization, box.collector, box.signal, box.frequency_ms)
+        place = CollectorTier(box.organization, box.collector, box.signal, box.frequency_ms)
         ingested = [one.ingested for one in members]
         among = tending.overlapping(place, time, ingested=(min(ingested), max(ingested)))
-        kept_out = tending.aside_of(box.organization, [one.id for one in among]) | _crowd(members, among, box.level)
+        kept_out = tending.aside_of(box.organization, [one.id for one in among]) | _find_crowded(
+            members, among, box.level
+        )
         return [
             CompactWork(box.organization, box.collector, box.signal, box.frequency_ms, box.level + 1, run)
-            for run in runs(among, box.level, self.merge, kept_out)
+            for run in find_runs(among, box.level, self.merge, kept_out)
         ]
 
     def run(self, works: Sequence[CompactWork]) -> list[Outcome]:
@@ -69,7 +71,7 @@ class Compaction:
 
     def commit(self, work: CompactWork, outcome: Outcome) -> None:
         replaced = tuple(one.id for one in work.segments)
-        messages = committed(outcome.segments)
+        messages = commit_messages(outcome.segments)
         self.index.commit(Commit(outcome.segments, (), (), replaced, messages, contiguous=True))
 
     def segments(self, work: CompactWork) -> tuple[Segment, ...]:
@@ -101,15 +103,16 @@ class Compaction:
         )
 
     def _belongs(self, segment: Segment, box: CompactBox) -> bool:
-        """A box says what it holds, and the index knows: one that is wrong merges nothing that does not belong."""
+        """Return whether the index agrees with what the box says about the segment: a wrong box must not merge
+        others."""
         told = (box.collector, box.signal, box.frequency_ms)
         is_so = (segment.collector, segment.signal, segment.frequency_ms) == told
         return is_so and segment.level <= box.level and is_mergeable(segment, self.merge.target_bytes)
 
 
-def _crowd(members: Sequence[Segment], among: Sequence[Segment], level: int) -> frozenset[UUID]:
-    """Segments of lower levels that stand between are merged along where they are few. Many of them have merges of
-    their own before them, and would come to a high level while they are small."""
+def _find_crowded(members: Sequence[Segment], among: Sequence[Segment], level: int) -> frozenset[UUID]:
+    """Return the members that must wait because many segments of lower levels lie between them. A few of those are
+    merged along; many have merges of their own ahead, and would reach a high level while they are small."""
     named = {one.id for one in members}
     between = frozenset(one.id for one in among if one.id not in named and one.level < level)
     return between if len(between) > len(members) else frozenset()

@@ -1,8 +1,8 @@
-"""What `lakerunner fsck` checks: the invariants of the design, against what is really there.
+"""Run the checks of `lakerunner fsck`: the invariants of the design, against the stored data.
 
-Comes in: a lake, whose data, and how thoroughly. Goes out: findings, and counts of what was looked at. What always
-holds: it reads only, and may run beside every service; a finding was true of segments that were live when it was
-reported. Memory does not grow with the lake.
+Comes in: a lake, the organizations, and how thoroughly to check. Goes out: findings, and counts of what was checked.
+What always holds: it only reads, and may run beside every service. A finding was true for segments that were live when
+it was reported. Memory does not grow with the lake.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow as pa
 
 from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
-from lakerunner.index.inspect import Tier
+from lakerunner.index.segments import CollectorTier
+from lakerunner.model.display import plural
 from lakerunner.model.organization import Organization
-from lakerunner.model.plural import plural
-from lakerunner.model.retention import parse_retention
+from lakerunner.model.retention_policy import parse_retention
 from lakerunner.model.segment import Segment
-from lakerunner.pipeline.rollup.work import RollupWork, recomputed
+from lakerunner.pipeline.rollup_job import RollupWork, recompute_buckets
 from lakerunner.services.checks.doubles import check_equal_rows, check_inputs
 from lakerunner.services.checks.files import check_files
-from lakerunner.services.checks.finding import NOTE, Finding, Findings, Lake, Scope
+from lakerunner.services.checks.finding import NOTE, CheckScope, Finding, Findings, Lake
 from lakerunner.services.checks.queues import check_bus, check_outbox, check_sources, check_work
+from lakerunner.services.checks.rollup_buckets import Horizon, Pick, Recompute, check_buckets, check_rolled
 from lakerunner.services.checks.strays import check_strays, check_unowned
-from lakerunner.services.checks.windows import Horizon, Pick, Recompute, check_rolled, check_windows
 from lakerunner.services.ground import now_ns
 from lakerunner.settings import Settings
 
@@ -37,7 +37,7 @@ _OUTBOX_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """How much is checked: every page, or a sample, drawn with a seed, of hours and rollups."""
+    """How much is checked: every page, or a sample of hours and rollups, drawn with a seed."""
 
     deep: bool
     sample: int
@@ -45,10 +45,10 @@ class Thoroughness:
 
 
 def check_lake(settings: Settings, lake: Lake, whose: Sequence[Organization] | None, how: Thoroughness) -> Findings:
-    """Check these organizations; None: all, and what belongs to none of them."""
+    """Check these organizations; None means all, and what belongs to no organization."""
     found = Findings()
     for one in lake.index.organizations.all() if whose is None else whose:
-        scope = Scope(one, how.deep, how.sample, how.seed, now_ns(), settings.sweep_grace_seconds)
+        scope = CheckScope(one, how.deep, how.sample, how.seed, now_ns(), settings.sweep_grace_seconds)
         check_organization(settings, lake, scope, found)
     if whose is None:
         with found.attempt("objects of no organization"):
@@ -62,8 +62,8 @@ def check_lake(settings: Settings, lake: Lake, whose: Sequence[Organization] | N
     return found
 
 
-def check_organization(settings: Settings, lake: Lake, scope: Scope, found: Findings) -> None:
-    """Each check on its own: what one cannot reach, another may."""
+def check_organization(settings: Settings, lake: Lake, scope: CheckScope, found: Findings) -> None:
+    """Run each check by itself: if one cannot reach what it needs, others may."""
     found.looked_at["organizations"] += 1
     name = scope.organization.name
     retention = parse_retention(settings.retention.items())
@@ -76,7 +76,7 @@ def check_organization(settings: Settings, lake: Lake, scope: Scope, found: Find
         ("replaced segments", lambda: check_inputs(lake, scope, found)),
         ("equal rows", lambda: check_equal_rows(lake, scope, found)),
         ("rolled segments", lambda: check_rolled(lake, scope, horizon, found)),
-        ("rollups", lambda: check_windows(lake, scope, horizon, recomputing(lake), found)),
+        ("rollups", lambda: check_buckets(lake, scope, horizon, recomputing(lake), found)),
         ("raw objects", lambda: check_sources(lake, scope, found)),
         ("failed work", lambda: check_work(lake, scope, found)),
     )
@@ -93,12 +93,12 @@ def _check_unplaced(index: Index, found: Findings) -> None:
 
 
 def recomputing(lake: Lake) -> Recompute:
-    """Return a function that makes the windows of a segment as pipeline/rollup does, without writing them."""
+    """Return a function that computes the buckets of a segment as pipeline/rollup does, without writing them."""
 
-    def recompute(tier: Tier, target_ms: int, segment: Segment, pick: Pick) -> pa.Table:
+    def recompute(tier: CollectorTier, target_ms: int, segment: Segment, pick: Pick) -> pa.Table:
         work = RollupWork(tier.organization, tier.collector, tier.frequency_ms, target_ms, (segment,), (segment,))
         work = replace(work, sources=tuple(pick(work.span)))
         with TemporaryDirectory(dir=lake.directory) as directory:
-            return recomputed(work, lake.store, Path(directory))
+            return recompute_buckets(work, lake.store, Path(directory))
 
     return recompute

@@ -4,9 +4,9 @@
 `HOME/token` holds a secret that is as good as a key of the default organization with every role: who can read the
 directory may administer the lake, and a web page, which can reach the address, cannot read it.
 
-It holds telemetry, and nobody but its owner may read it: `make_private` sees to the directory, the umask of the command
-line (cli.py) to everything that is made in it. Where root runs the embedded PostgreSQL, the server is another user's
-(index/account.py) and has to pass through: then HOME may be passed (0711), and what lies in it is closed.
+It holds telemetry that only its owner may read: `make_private` closes the directory, and the umask of the command line
+(cli.py) everything that is created in it. If root runs the embedded PostgreSQL, the server runs as another user
+(index/programs.py) and must be able to enter: then HOME has mode 0711, and what lies in it is closed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
 CERTIFICATE = "certificate"
 POSTGRES = "postgres"
-RESTORING = "restoring"  # where `lakerunner restore` makes the lake before it moves up
+RESTORING = "restoring"  # where `lakerunner restore` builds the lake before it is moved up
 _LOCK = "lock"
 _CLOSED, _PASSABLE = 0o700, 0o711
 _OURS = frozenset(
     {ADDRESS, TOKEN, CERTIFICATE, _LOCK, "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
-)  # by which a home is known
+)  # a directory with one of these is a home
 
 log = Log("home")
 
@@ -38,8 +38,8 @@ log = Log("home")
 def make_private(home: Path, *, embedded: bool) -> None:
     """Close the home to others, and what lies in it. `embedded`: the embedded PostgreSQL is in it.
 
-    A directory that holds other things and nothing of ours, and one that is another user's, is left as it is, with a
-    warning: to close it could lock others out of what is theirs.
+    A directory that holds only other things, or belongs to another user, is left as it is, with a warning: closing it
+    could lock others out of their files.
     """
     mode = _PASSABLE if embedded and os.geteuid() == 0 else _CLOSED
     try:
@@ -64,7 +64,7 @@ def make_private(home: Path, *, embedded: bool) -> None:
 
 
 def _close(path: Path, mode: int) -> None:
-    """Take the rights of others, beyond those of `mode`, from a file or directory of ours; links are not followed."""
+    """Remove the rights of other users beyond `mode` from a file or directory of ours. Links are not followed."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid():
         return
@@ -74,7 +74,8 @@ def _close(path: Path, mode: int) -> None:
 
 
 class Home:
-    """Taken before anything starts, so that an address left by a killed process is gone before anyone reads it."""
+    """The lock on a home. It is taken before anything starts, so that an address which a killed process left is gone
+    before a command reads it."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -98,11 +99,11 @@ class Home:
         _write_private(self._token, self.token)
 
     def announce(self, url: str) -> None:
-        """Last of all, so that whoever finds the file finds everything up."""
+        """Write the address, as the last step of the start: a reader of the file finds everything up."""
         _write_private(self._address, url)
 
     def show_certificate(self, chain: bytes) -> None:
-        """Before the address is announced, and again when it is renewed."""
+        """Write the certificate for our commands, before the address is announced and after each renewal."""
         _write_private(self._certificate, chain.decode("ascii", "ignore"))
 
     def close(self) -> None:
@@ -113,7 +114,7 @@ class Home:
 
 
 class NoLake(NotFound):
-    """A command looks at a lake that is not there."""
+    """Raised by a command for a lake that does not exist."""
 
     exit_code = 2
 
@@ -126,15 +127,16 @@ class NoLake(NotFound):
 
 
 def require_lake(settings: Settings) -> None:
-    """NoLake if neither a server is named nor an embedded one was ever started in the home; UserError if it is only
-    half restored."""
+    """Raise NoLake if no server is named and no embedded one was ever started in the home; UserError if the lake is
+    only half restored."""
     refuse_half_restored(settings.home)
     if not settings.database_url and not (settings.home / POSTGRES / "data").is_dir():
         raise NoLake(settings.home)
 
 
 def refuse_half_restored(home: Path) -> None:
-    """UserError while a restore into this home runs, or after one was killed: an empty lake must not start instead."""
+    """Raise UserError while a restore into this home runs, or after one was killed: an empty lake must not start
+    instead."""
     if (home / RESTORING).exists():
         raise UserError(
             f"the restore into {home.absolute()} is not finished: {RESTORING} is still in it. If "
@@ -167,7 +169,7 @@ def token_in(directory: Path) -> str | None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, at any moment and whatever stood there before."""
+    """Write a file that only its owner can read, at any moment and whatever file was there before."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

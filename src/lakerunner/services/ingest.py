@@ -1,10 +1,11 @@
-"""Ingest: take a box, run its Spark job, commit segments and sources in one transaction, give up the box.
+"""Ingest: take a box, run its Spark job, commit segments and sources in one transaction, acknowledge the box.
 
-Killed at any point, the box comes again: what was committed is left out, what was not is made again under the same
-ids. Two workers with overlapping boxes: the commit lets one win, the other redoes its box without what is done. What
-kills the worker that reads it is found by halving (`cut`) and set aside.
+If the process is killed at any point, the box comes again: objects that were committed are left out, the others give
+the same segments with the same ids. If two workers have overlapping boxes, the commit lets one win, and the other does
+the rest of its box. An object that kills the worker that reads it is found by halving the box (`cut`) and set aside.
 
-What always holds: a box that was taken stays in hand, whatever is away meanwhile, until every object of it has ended.
+What always holds: a box that was taken is kept until each of its objects has ended, also while store, index or bus are
+away.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, in
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.sources import Arrival, Attempts, Identity
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
-from lakerunner.model.plural import plural
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
-from lakerunner.pipeline.job import probe
+from lakerunner.pipeline.job import probe_workers
 from lakerunner.pipeline.session import Sessions
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
 from lakerunner.services.boxer import readable
-from lakerunner.services.follow_up import committed
 from lakerunner.services.logs import Log
+from lakerunner.services.outbox import commit_messages
 
 _NONE = Attempts(0, 0)
 _ANY = 1 << 31
@@ -72,7 +73,7 @@ class Ingest:
         self._subscription.close()
 
     def _try(self, box: IngestBox) -> bool:
-        """Do what is left of the box; False if there may still be some of it."""
+        """Do what is left of the box; return False if some of it may still be left."""
         left = self._unfinished(box)
         if not left:
             return True
@@ -84,7 +85,8 @@ class Ingest:
         return all(ended)
 
     def _ingest(self, box: IngestBox) -> bool:
-        """One job, and its commit. False if a worker died at it, or another worker was first at some of it."""
+        """Run one job and commit it. Return False if a worker died of it, or another worker committed some of it
+        first."""
         started = time.monotonic()
         log.debug("box taken", signal=box.signal, collector=box.collector, objects=len(box.sources))
         result = self._run(box)
@@ -98,7 +100,8 @@ class Ingest:
         return True
 
     def _run(self, box: IngestBox) -> BoxResult | None:
-        """None if a worker died at the box, while workers as such live. A JVM that is gone is not the box's fault."""
+        """Run the job of the box. Return None if a worker died of it and other workers live: then the box may be to
+        blame. If the JVM is gone, it is not."""
         parts, identities = self._parts, [source.identity for source in box.sources]
         self._sources.begin(identities)
         try:
@@ -106,7 +109,7 @@ class Ingest:
                 try:
                     return ingest_box(session, box, parts.address, parts.limits, parts.mappings)
                 except Crashed as error:
-                    probe(session)
+                    probe_workers(session)
                     log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
                     return None
         except Unavailable:
@@ -115,7 +118,7 @@ class Ingest:
 
     def _commit(self, box: IngestBox, result: BoxResult) -> bool:
         try:
-            self._parts.index.commit(replace(commit_of(result), rerouted=_rerouted(box, result)))
+            self._parts.index.commit(replace(commit_of(result), rerouted=_reroute(box, result)))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
             log.debug("another worker committed first; processing the rest of the box", objects=len(box.sources))
@@ -139,12 +142,12 @@ class Ingest:
 
 
 def commit_of(result: BoxResult) -> Commit:
-    messages = committed(result.segments)
+    messages = commit_messages(result.segments)
     return Commit(result.segments, result.done, result.failed, messages=messages, findings=result.findings)
 
 
-def _rerouted(box: IngestBox, result: BoxResult) -> tuple[Arrival, ...]:
-    """The objects that turned out to be of another signal, to be announced as of that one."""
+def _reroute(box: IngestBox, result: BoxResult) -> tuple[Arrival, ...]:
+    """Return the arrivals of objects that turned out to have another signal, announced with that one."""
     return tuple(
         Arrival(source, box.organization, box.collector, signal, arrivals(signal), encode(message))
         for source, signal in result.rerouted
@@ -195,7 +198,7 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class Cut:
-    """Groups to do, each in a job of its own, and the objects that are given up."""
+    """Groups of objects, each for a job of its own, and the objects that are given up."""
 
     groups: tuple[tuple[SourceObject, ...], ...]
     given_up: tuple[SourceObject, ...]
@@ -227,7 +230,7 @@ def cut(sources: Sequence[SourceObject], attempts: Mapping[Identity, Attempts], 
 
 
 def _next_company(tried: Attempts, limit: int) -> int:
-    """The most objects that the next job may hold."""
+    """Return how many objects the next job may hold."""
     if tried.company == 0:
         return _ANY
     return tried.company if tried.count < limit else (tried.company + 1) // 2

@@ -12,14 +12,14 @@ from typing import TextIO
 
 import orjson
 
-from lakerunner.model.drawn import drawn
+from lakerunner.model.display import escape_controls
 
 _FIELDS = "lakerunner_fields"
 _MILESTONE = "lakerunner_milestone"
 
 
 class Log:
-    """`Log("ingest").info("box ingested", rows=10)`."""
+    """A logger with fields: `Log("ingest").info("box ingested", rows=10)`."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"lakerunner.{name}")
@@ -42,7 +42,7 @@ class Log:
 
 
 def configure_logs(level: str, stream: TextIO = sys.stderr) -> None:
-    """Send our lines to the stream; libraries speak from warning up only."""
+    """Send our lines to the stream. Libraries log warnings and errors only."""
     handler = logging.StreamHandler(stream)
     if stream.isatty():
         handler.setFormatter(_Readable())
@@ -55,14 +55,14 @@ def configure_logs(level: str, stream: TextIO = sys.stderr) -> None:
     logging.getLogger("lakerunner").setLevel(level.upper())
 
 
-def _parts(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
+def _split_record(record: logging.LogRecord) -> tuple[str, str, dict[str, object]]:
     moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return moment, record.name.removeprefix("lakerunner."), getattr(record, _FIELDS, {})
 
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        moment, name, fields = _parts(record)
+        moment, name, fields = _split_record(record)
         line = {
             "time": moment,
             "level": record.levelname.lower(),
@@ -76,7 +76,9 @@ class _Json(logging.Formatter):
 
 class _Readable(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        moment, name, fields = _parts(record)
+        moment, name, fields = _split_record(record)
         pairs = "".join(f" {key}={value}" for key, value in fields.items())
         trace = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
-        return drawn(f"{moment[11:23]} {record.levelname.lower():7} {name}: {record.getMessage()}{pairs}{trace}")
+        return escape_controls(
+            f"{moment[11:23]} {record.levelname.lower():7} {name}: {record.getMessage()}{pairs}{trace}"
+        )

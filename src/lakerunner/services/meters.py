@@ -1,9 +1,18 @@
-"""What every process counts, for Prometheus at /metrics. Labels are bounded: signals, states, topics,
-tiers, levels."""
+"""The meters of every process for Prometheus at /metrics, and the summary of a service from the same counters: one info
+line for a minute in which it did something. Labels are bounded: signals, states, topics, tiers, levels. Single units of
+work are logged at debug.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
 from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.samples import Sample
+
+from lakerunner.services.logs import Log
 
 _ANSWER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -79,3 +88,151 @@ UNIT_BYTES = Counter("lakerunner_unit_bytes", "Bytes of segments that units read
 CERTIFICATE_EXPIRES = Gauge(
     "lakerunner_certificate_expires_seconds", "When the certificate of tls_certificate expires, since 1970; 0: no TLS"
 )
+
+
+SECONDS = 60.0
+Meter = Counter | Gauge | Histogram
+Counts = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a service reports: totals by field, each of a counter and, if it has states, of one of them; its lag, the
+    mean of a histogram or the largest value of a gauge; and the 95th percentile of seconds."""
+
+    sentence: str
+    totals: Mapping[str, tuple[Counter, str]]
+    lag: Histogram | Gauge | None = None
+    seconds: Histogram | None = None
+
+    def counts(self) -> Counts:
+        """Return the totals since the process started."""
+        return {name: _sum(counter, "_total", state) for name, (counter, state) in self.totals.items()}
+
+    def lag_counts(self) -> Counts:
+        if not isinstance(self.lag, Histogram):
+            return {}
+        return {"seconds": _sum(self.lag, "_sum"), "count": _sum(self.lag, "_count")}
+
+    def bucket_counts(self) -> Counts:
+        """Return the cumulative bucket counts by their upper bound in seconds, as text."""
+        if self.seconds is None:
+            return {}
+        return {s.labels["le"]: s.value for s in _samples(self.seconds) if s.name.endswith("_bucket")}
+
+    def lag_seconds(self, since: Counts) -> float | None:
+        """Return the lag; `since` is the growth of `lag_counts`."""
+        if isinstance(self.lag, Histogram):
+            return since["seconds"] / since["count"] if since["count"] else None
+        return max((sample.value for sample in _samples(self.lag)), default=None) if self.lag else None
+
+    def fields(self, since: Counts) -> dict[str, float]:
+        """Return the fields of a line besides totals; `since` is the growth of `lag_counts` and `bucket_counts`."""
+        lag = self.lag_seconds(since)
+        p95 = _quantile(0.95, {le: since[le] for le in self.bucket_counts()})
+        found = {"lag_seconds": lag and round(lag, 1), "p95_seconds": p95 and round(p95, 3)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+SUMMARIES: Mapping[str, Summary] = {
+    "pubsub": Summary("objects announced in the last minute", {"objects": (ANNOUNCED, "")}),
+    "boxer": Summary("boxes closed in the last minute", {"boxes": (BOXES, "")}),
+    "ingest": Summary(
+        "objects ingested in the last minute",
+        {
+            "objects": (ENDED, "done"),
+            "partial": (ENDED, "partial"),
+            "failed": (ENDED, "failed"),
+            "rows": (ROWS, ""),
+            "segments": (SEGMENTS, ""),
+            "raw_bytes": (RAW_BYTES, ""),
+            "stored_bytes": (SEGMENT_BYTES, ""),
+        },
+        INGEST_LAG,
+    ),
+    "compact": Summary(
+        "segments merged in the last minute",
+        {
+            "segments": (MERGED, ""),
+            "bytes_read": (MERGE_READ_BYTES, ""),
+            "bytes_written": (MERGE_WRITTEN_BYTES, ""),
+        },
+    ),
+    "rollup": Summary(
+        "segments rolled up in the last minute",
+        {"segments": (ROLLED, ""), "rows": (ROLLUP_ROWS, "")},
+        ROLLUP_LAG,
+    ),
+    "sweeper": Summary(
+        "objects swept in the last minute", {"objects": (SWEPT_OBJECTS, ""), "bytes": (SWEPT_BYTES, "")}
+    ),
+    "query-api": Summary(
+        "queries answered in the last minute",
+        {
+            "queries": (QUERIES, "answered"),
+            "refused": (QUERIES, "refused"),
+            "failed": (QUERIES, "failed"),
+            "left": (QUERIES, "left"),
+            "bytes_read": (QUERY_BYTES, ""),
+        },
+        seconds=QUERY_SECONDS,
+    ),
+    "query-worker": Summary(
+        "units of queries done in the last minute",
+        {
+            "units": (UNITS, "answered"),
+            "refused": (UNITS, "refused"),
+            "failed": (UNITS, "failed"),
+            "left": (UNITS, "left"),
+            "bytes_read": (UNIT_BYTES, ""),
+        },
+        seconds=UNIT_SECONDS,
+    ),
+}
+
+
+class Reporter:
+    """Reports what these services did since the last report. One thread uses it."""
+
+    def __init__(self, services: Collection[str]) -> None:
+        self._services = [name for name in services if name in SUMMARIES]
+        self._before = {name: _read_meters(SUMMARIES[name]) for name in self._services}
+
+    def report(self) -> None:
+        for name in self._services:
+            summary = SUMMARIES[name]
+            (before, times_before), (now, times) = self._before[name], _read_meters(summary)
+            self._before[name] = now, times
+            done = {key: int(now[key] - before[key]) for key in now}
+            if any(done.values()):
+                since = {key: times[key] - times_before[key] for key in times}
+                Log(name).info(summary.sentence, **done, **summary.fields(since))
+
+
+def _read_meters(summary: Summary) -> tuple[Counts, Counts]:
+    return summary.counts(), {**summary.lag_counts(), **summary.bucket_counts()}
+
+
+def _quantile(share: float, buckets: Counts) -> float | None:
+    """Return a quantile as Prometheus' histogram_quantile does. `buckets` are cumulative counts by upper bound, in
+    ascending order, the last bound infinite."""
+    total = max(buckets.values(), default=0.0)
+    lower, below = 0.0, 0.0
+    for text, count in buckets.items():
+        upper = float(text)
+        if total and count >= share * total:
+            return lower if math.isinf(upper) else lower + (upper - lower) * (share * total - below) / (count - below)
+        lower, below = upper, count
+    return None
+
+
+def _sum(meter: Meter, suffix: str, state: str = "") -> float:
+    return sum(
+        sample.value
+        for sample in _samples(meter)
+        if sample.name.endswith(suffix) and state in ("", sample.labels.get("state"))
+    )
+
+
+def _samples(meter: Meter) -> Iterator[Sample]:
+    return (sample for family in meter.collect() for sample in family.samples)

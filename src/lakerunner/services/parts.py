@@ -1,4 +1,4 @@
-"""The parts that processes are put together from, each opened from settings and closed by the runtime, in order."""
+"""Open the parts of processes from settings; the runtime closes them, in order."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ from lakerunner.api.workers.addresses import Addresses, lookups
 from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
+from lakerunner.index.api_keys import KeyGrant
 from lakerunner.index.index import Index
-from lakerunner.index.keys import Known
 from lakerunner.index.tending import Retry
-from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import Unavailable, UserError
-from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, EVERY_ROLE, Caller, Share
 from lakerunner.objects.open import HurryingStore, StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.job import probe
+from lakerunner.pipeline.ask.lease import QuerySpark
+from lakerunner.pipeline.job import probe_workers
 from lakerunner.promql.operators import Limits as SeriesLimits
-from lakerunner.query.assign import UnitSize
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.contract.failures import Limits
 from lakerunner.query.engine import Engine
-from lakerunner.query.failures import Limits
-from lakerunner.query.gather import Gathering
+from lakerunner.query.gather import GatherOptions, UnitSize
 from lakerunner.query.inflow import Spool
 from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.queries import MetricQueries
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.query.metric_queries import MetricQueries
+from lakerunner.query.metrics.metric_segments import MetricSegments
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
+from lakerunner.query.row_answer import Coordinator
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.sql import SqlQueries
 from lakerunner.query.worker import QueryWorker, units_at_once
@@ -56,15 +55,15 @@ from lakerunner.services.spark import ProcessSpark, open_query_spark, task_addre
 from lakerunner.services.work import WorkParts
 from lakerunner.settings import Settings
 
-_SLOTS_FOR_BOTH = 4  # with a quarter of so many, compaction and rollup have one each
+_SLOTS_FOR_BOTH = 4  # from this number on, a quarter of the slots is at least one for compaction and one for rollup
 _ORIGIN = re.compile(r"https?://[^/?#\s@]+")
-_KEYLESS = b""  # no digest of any secret
+_KEYLESS = b""  # not the digest of any secret
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What nearly every process has: settings, index, store, bus; and Spark, for those that ask for it. `task_address`
-    is that of the store for Spark's tasks."""
+    """What nearly every process has: settings, index, store, bus, and Spark, which is started on first use.
+    `task_address` is the address of the store for Spark's tasks."""
 
     settings: Settings
     runtime: Runtime
@@ -75,9 +74,9 @@ class Parts:
     keys: KeyCache
     spark: ProcessSpark
     task_address: StoreAddress
-    token: str = ""  # of its home (services/home.py); empty: it has none
-    certificate: Certificate | None = None  # None: its ports speak no TLS
-    doors: dict[str, str] = field(default_factory=dict)  # besides the HTTP API: what it is, and where it listens
+    token: str = ""  # of its home (services/home.py); empty if it has none
+    certificate: Certificate | None = None  # None if its ports do not speak TLS
+    doors: dict[str, str] = field(default_factory=dict)  # doors besides the HTTP API: name, and where it listens
 
 
 def open_parts(
@@ -104,7 +103,7 @@ def open_parts(
 
 
 def open_sandboxes(settings: Settings) -> Sandboxes:
-    """The processes that run users' SQL: one pool for all parts of a process, so that one bound holds for all."""
+    """Open the pool of processes that run users' SQL. All parts of a process share it, so one bound holds for all."""
     hidden = (settings.cache_directory.resolve(),)
     limits = Limits(settings.query_memory, settings.query_seconds, settings.query_max_rows, hidden)
     return Sandboxes(
@@ -125,7 +124,7 @@ def open_worker(settings: Settings, store: ObjectStore, sandboxes: Sandboxes | N
 
 
 def open_workers(parts: Parts, sandboxes: Sandboxes) -> Workers:
-    """Those that the setting names, or one in this process."""
+    """Return the query workers that the setting names, or one in this process."""
     settings, runtime = parts.settings, parts.runtime
     if not settings.workers:
         return OneWorker(open_worker(settings, parts.store, sandboxes))
@@ -140,8 +139,8 @@ def open_workers(parts: Parts, sandboxes: Sandboxes) -> Workers:
 
 
 def work_parts(parts: Parts) -> WorkParts:
-    """Compaction and rollup have a quarter of Spark's slots each, so that ingest always finds some; where there are few
-    they take turns."""
+    """Return what compaction and rollup work with. Each gets a quarter of Spark's slots, so that ingest always finds
+    some; with few slots they take turns."""
     settings = parts.settings
     with parts.spark.use() as session:
         slots = session.sparkContext.defaultParallelism
@@ -152,20 +151,21 @@ def work_parts(parts: Parts) -> WorkParts:
 
 def _probe(spark: ProcessSpark) -> None:
     with spark.use() as session:
-        probe(session)
+        probe_workers(session)
 
 
-def open_outgrown(parts: Parts, sandboxes: Sandboxes) -> Outgrown | None:
-    """What answers engine=spark, unless it is off."""
-    settings = parts.settings
-    if settings.query_spark == "off":
+def open_spark(parts: Parts) -> QuerySpark | None:
+    """Return what answers engine=spark; None if that is off."""
+    if parts.settings.query_spark == "off":
         return None
-    return Outgrown(open_query_spark(settings, parts.runtime, parts.address), sandboxes)
+    return open_query_spark(parts.settings, parts.runtime, parts.address)
 
 
-def open_engine(settings: Settings, index: Index, workers: Workers, sandboxes: Sandboxes) -> Engine:
+def open_engine(
+    settings: Settings, index: Index, workers: Workers, sandboxes: Sandboxes, spark: QuerySpark | None = None
+) -> Engine:
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
-    gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
+    gathering = GatherOptions(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
     return Engine(
         KnownSegments(index),
@@ -174,11 +174,12 @@ def open_engine(settings: Settings, index: Index, workers: Workers, sandboxes: S
         gathering,
         results=results,
         seconds=settings.query_seconds,
+        spark=spark,
     )
 
 
-def open_sql(engine: Engine, sandboxes: Sandboxes, outgrown: Outgrown | None = None) -> SqlQueries:
-    return CountedSqlQueries(engine, sandboxes, outgrown)
+def open_sql(engine: Engine, sandboxes: Sandboxes, spark: QuerySpark | None = None) -> SqlQueries:
+    return CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None)
 
 
 def open_metrics(settings: Settings, engine: Engine) -> MetricQueries:
@@ -191,13 +192,13 @@ def _spill_directory(settings: Settings) -> Path:
 
 
 def open_key_cache(settings: Settings, index: Index) -> KeyCache:
-    """What requests without a key may take of the query service is remembered in the same way."""
+    """Return the cache of keys. The limits of requests without a key are cached in the same way."""
 
-    def find(hashed: bytes) -> Known | None:
+    def find(hashed: bytes) -> KeyGrant | None:
         if hashed != _KEYLESS:
             return index.keys.find(hashed)
         share = index.organizations.share(DEFAULT_ORGANIZATION.id)
-        return Known(Caller(DEFAULT_ORGANIZATION, None, EVERY_ROLE, share))
+        return KeyGrant(Caller(DEFAULT_ORGANIZATION, None, EVERY_ROLE, share))
 
     return KeyCache(find, Ages(settings.key_cache_seconds, settings.key_cache_away_seconds), time.monotonic)
 
@@ -207,7 +208,7 @@ def authenticator(keys: KeyCache, host: str, token: str = "") -> Authenticator:
     organization; elsewhere a key is needed. The token of our home stands for the default organization everywhere."""
 
     def keyless_share() -> Share:
-        with suppress(Unavailable):  # nobody is kept out because limits cannot be looked up
+        with suppress(Unavailable):  # a request is not refused because its limits cannot be looked up
             if caller := keys.caller_by(_KEYLESS):
                 return caller.share
         return Share()
@@ -251,7 +252,7 @@ def web_origins(settings: Settings) -> tuple[str, ...]:
 
 def open_query_limits(settings: Settings) -> QueryLimits:
     concurrent = settings.query_concurrency
-    of_one = settings.org_concurrent_queries or max(1, concurrent * 3 // 4)  # so that something is left for others
+    of_one = settings.org_concurrent_queries or max(1, concurrent * 3 // 4)  # leave some for others
     return CountedLimits(Capacity(concurrent, settings.org_queries_per_second, of_one), time.monotonic)
 
 

@@ -1,7 +1,7 @@
-"""The checks of settings that look at this machine or know what a part needs: ports, addresses, files.
+"""Check settings against this machine and the needs of each part: ports, addresses, files.
 
-Comes in: what was read, and the parts that are to run. Goes out: everything that is wrong, at once. What always holds:
-nothing is created, and nothing stays open, so that a process that cannot run leaves nothing behind.
+Comes in: the settings and the parts that are to run. Goes out: everything that is wrong, in one error. What always
+holds: nothing is created and nothing stays open, so a process that cannot run leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lakerunner.api.workers.addresses import lookups
 from lakerunner.bus.open import check_bus
 from lakerunner.model.errors import UserError
 from lakerunner.model.failpoint import check_failpoint
-from lakerunner.model.given import WrongSettings
+from lakerunner.model.setting_value import WrongSettings
 from lakerunner.objects.open import check_store
-from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
+from lakerunner.pipeline.transcode.columns import read_mapping_file
 from lakerunner.services.ground import store_address
 from lakerunner.services.home import holder_of
 from lakerunner.services.parts import refuse_open_worker, web_origins
 from lakerunner.services.queues import check_queue_options
 from lakerunner.services.renewal import load_certificate
-from lakerunner.services.sweep.raw import raw_retention_ns
-from lakerunner.settings import Reading, Settings
+from lakerunner.services.sweep.store_chores import raw_retention_ns
+from lakerunner.settings import LoadedSettings, Settings
 
 WORKER = "query-worker"
 _ALONE = (
@@ -43,7 +43,7 @@ OTLP_PORTS = ("otlp_grpc_port", "otlp_http_port")
 
 @dataclass(frozen=True)
 class _Check:
-    """`run` raises UserError if the setting cannot be used by one of `parts`; none named: by any part."""
+    """`run` raises UserError if one of `parts` cannot use the setting; no parts named means every part."""
 
     setting: str
     run: Callable[[Settings], object]
@@ -69,10 +69,10 @@ _CHECKS = (
 )
 
 
-def check_settings(reading: Reading, parts: Collection[str]) -> None:
-    """WrongSettings with all that is wrong for these parts.
+def check_settings(reading: LoadedSettings, parts: Collection[str]) -> None:
+    """Raise WrongSettings with everything that is wrong for these parts.
 
-    Ports that are in use are not listed beside a home that is: the process that has the home has them, too.
+    If the home is in use, ports that are in use are not listed: the same process has them.
     """
     _check_open_files()
     found = (*_problems(reading, parts),)
@@ -84,18 +84,18 @@ def check_settings(reading: Reading, parts: Collection[str]) -> None:
 
 
 class _HomeInUse(UserError):
-    """Another process serves from this home."""
+    """Raised if another process serves from this home."""
 
 
 class _Unusable(UserError):
-    """A value that is wrong by itself, on any machine."""
+    """Raised for a value that is wrong on any machine."""
 
 
 def _text(error: UserError) -> str:
     return str(error) if isinstance(error, _Unusable) else f"cannot be used: {error}"
 
 
-def _problems(reading: Reading, parts: Collection[str]) -> Iterator[tuple[str, UserError]]:
+def _problems(reading: LoadedSettings, parts: Collection[str]) -> Iterator[tuple[str, UserError]]:
     """Yield each setting that is wrong, and why."""
     if len(parts) == 1 and WORKER not in parts and not reading.settings.database_url:
         yield "database_url", _Unusable(_ALONE)
@@ -117,8 +117,8 @@ def _tls_problems(settings: Settings) -> Iterator[tuple[str, UserError]]:
         yield "tls_key" if isinstance(error, WrongKey) else "tls_certificate", error
 
 
-def _otlp_problems(reading: Reading) -> Iterator[tuple[str, UserError]]:
-    """A usual port that another program has is left to it; one that was chosen must be free."""
+def _otlp_problems(reading: LoadedSettings) -> Iterator[tuple[str, UserError]]:
+    """Yield chosen OTLP ports that are not free. A default port that another program has is left to it."""
     settings = reading.settings
     used = {parse_address(settings.listen)[1]: "listen"}
     for name in OTLP_PORTS:
@@ -147,7 +147,8 @@ def _is_local(settings: Settings) -> bool:
 
 
 def _check_open_files() -> None:
-    """Java opens its jars all at once, and without a file left says nothing that points to it."""
+    """Raise UserError if too few files may be open. Java opens all its jars at once, and its own error would not name
+    the cause."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if allowed != resource.RLIM_INFINITY and allowed < _OPEN_FILES:
         raise UserError(
@@ -156,7 +157,7 @@ def _check_open_files() -> None:
 
 
 def _check_directory(home: Path) -> None:
-    """The directory itself, or the nearest above it that exists, must be one that this user can write to."""
+    """Raise UserError unless this user can write to the directory, or to its nearest existing parent."""
     remedy = "choose a directory that you can write to with --home or LAKERUNNER_HOME"
     place = next(one for one in (home.absolute(), *home.absolute().parents) if os.path.lexists(one))
     if not place.is_dir():
@@ -174,7 +175,7 @@ def _check_unused(home: Path) -> None:
 def _check_database_url(url: str) -> None:
     try:
         ports = str(conninfo_to_dict(url).get("port", "")).split(",")
-    except psycopg.ProgrammingError:  # its message shows a part of the URL, perhaps the password
+    except psycopg.ProgrammingError:  # its message would show part of the URL, perhaps the password
         ports = ["?"]
     if not all(port.isdecimal() for port in ports if port):
         raise UserError("write postgresql://user:password@host:port/database, special characters as %XX")

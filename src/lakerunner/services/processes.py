@@ -1,11 +1,12 @@
-"""What each process consists of. A part adds its loops to the runtime and gives the routes it serves; `up` is all
-parts in one process, and every other process is one of them alone."""
+"""Add the parts of a process. A part adds its loops to the runtime and returns the routes that it serves. `up` runs all
+parts in one process, and every other service is a process with one part."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from anyio import CapacityLimiter
@@ -16,16 +17,17 @@ from lakerunner.api.admin.objects_api import ObjectsApi
 from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.events import EventsApi, Notified
-from lakerunner.api.keep import Keeper
-from lakerunner.api.loki.loki_push import LokiPushApi
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.native.native_api import NativeApi
-from lakerunner.api.otlp.otlp_http import OtlpApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
-from lakerunner.api.prometheus.remote_write import RemoteWriteApi
-from lakerunner.api.receive import PushLimits, Receiver
-from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
+from lakerunner.api.push.events import EventsApi, WatchedBucket
+from lakerunner.api.push.loki_push import LokiPushApi
+from lakerunner.api.push.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.push.otlp_http import OtlpApi
+from lakerunner.api.push.push_store import PushStore
+from lakerunner.api.push.receiver import PushLimits, Receiver
+from lakerunner.api.push.remote_write import RemoteWriteApi
+from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.api.tls import Certificate
 from lakerunner.api.workers.worker_api import WorkerApi
@@ -35,24 +37,23 @@ from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
-from lakerunner.pipeline.push_check import warm
-from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
-from lakerunner.services.announce import Announcer
+from lakerunner.pipeline.push_check import warm as warm_checks
+from lakerunner.pipeline.transcode.columns import read_mapping_file
+from lakerunner.services.announce import Announcer, Lister, Newcomers
 from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, rollup_lane
 from lakerunner.services.compact import Compaction
 from lakerunner.services.ground import Say, key_prefix, now_ns
 from lakerunner.services.ingest import Ingest, IngestParts
-from lakerunner.services.lister import Lister, Newcomers
-from lakerunner.services.otlp_ports import open_otlp_ports
+from lakerunner.services.outbox import Relay
 from lakerunner.services.parts import (
     Parts,
     authenticator,
     http_bounds,
     open_engine,
     open_metrics,
-    open_outgrown,
     open_query_limits,
     open_sandboxes,
+    open_spark,
     open_sql,
     open_worker,
     open_workers,
@@ -64,15 +65,22 @@ from lakerunner.services.parts import (
 from lakerunner.services.query_counts import counted_units
 from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
-from lakerunner.services.relay import Relay
-from lakerunner.services.requeue import Requeue
 from lakerunner.services.rollup import Rollup
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.sweeper import Sweeper, chores_of
-from lakerunner.services.tending import Every, Overdue, Told, remind_merges, remind_rollups, sample, sample_seconds
-from lakerunner.services.warm import warm_queries_aside
+from lakerunner.services.tending import (
+    Every,
+    Overdue,
+    ReminderLog,
+    Requeue,
+    remind_merges,
+    remind_rollups,
+    sample,
+    sample_seconds,
+)
+from lakerunner.services.warm import warm_aside, warm_queries_aside
 from lakerunner.services.work import B, W, Worker
-from lakerunner.settings import Settings
+from lakerunner.settings import Settings, variable_of
 
 Routes = list[BaseRoute]
 M = TypeVar("M")
@@ -81,12 +89,12 @@ _SPARE_THREADS = 8
 
 
 def add_pubsub(parts: Parts, _say: Say) -> Routes:
-    """Every door: the lister, queues, the webhook, OTLP; and the relay of what they announce."""
+    """Add every door (the lister, queues, the webhook, OTLP) and the relay of what they announce."""
     settings, runtime = parts.settings, parts.runtime
     announcer = Announcer(parts.index, parts.store, settings.routes.route_of)
     newcomers = Newcomers(parts.index, parts.store)
     lister = Lister(newcomers, announcer, settings.routes.roots, int(settings.settle_seconds * 1e9))
-    notified = Notified(parts.store.bucket, key_prefix(settings.store_url), settings.routes)
+    notified = WatchedBucket(parts.store.bucket, key_prefix(settings.store_url), settings.routes)
 
     def list_once() -> None:
         if not lister.poll(now_ns()):
@@ -107,9 +115,9 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
         runtime.loop(queue.name, QueueDoor(queue, announcer.keys, notified, runtime.stopping).step)
     add_relay(parts)
     who = _authenticator(parts)
-    index = parts.index.hurried()  # at these doors a client waits
+    index = parts.index.hurried()  # a client waits at these doors
     announcer_of_doors = Announcer(index, parts.store, settings.routes.route_of)
-    receiver = _open_receiver(parts, Keeper(parts.store, index.pushes, announcer_of_doors.metas))
+    receiver = _open_receiver(parts, PushStore(parts.store, index.pushes, announcer_of_doors.metas))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
     parts.doors.update(open_otlp_ports(parts, otlp))
@@ -160,7 +168,7 @@ def add_compact(parts: Parts, _say: Say) -> Routes:
     limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
     compaction = Compaction(parts.index, parts.spark.use, parts.task_address, merge, limits)
     worker = Worker(compaction, parts.bus, work_parts(parts))
-    overdue, told = Overdue.of(settings), Told(settings.reminder_seconds)
+    overdue, told = Overdue.of(settings), ReminderLog(settings.reminder_seconds)
     _add_worker(parts, "compact", worker, lambda: remind_merges(parts.index.tending, overdue, told))
     return []
 
@@ -170,7 +178,7 @@ def add_rollup(parts: Parts, _say: Say) -> Routes:
     limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
     rollup = Rollup(parts.index, parts.spark.use, parts.task_address, limits)
     worker = Worker(rollup, parts.bus, work_parts(parts))
-    overdue, told = Overdue.of(settings), Told(settings.reminder_seconds)
+    overdue, told = Overdue.of(settings), ReminderLog(settings.reminder_seconds)
     _add_worker(parts, "rollup", worker, lambda: remind_rollups(parts.index.tending, overdue, told))
     return []
 
@@ -206,8 +214,9 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     sandboxes = open_sandboxes(settings)
     parts.runtime.defer("sandboxes", sandboxes.close)
     workers = open_workers(parts, sandboxes)
-    engine = open_engine(settings, index, workers, sandboxes)
-    queries = open_sql(engine, sandboxes, open_outgrown(parts, sandboxes))
+    spark = open_spark(parts)
+    engine = open_engine(settings, index, workers, sandboxes, spark)
+    queries = open_sql(engine, sandboxes, spark)
     who = _authenticator(parts)
     limits = open_query_limits(settings)
     sql = SqlApi(queries, who, now_ns, limits)
@@ -236,7 +245,7 @@ def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
 
 
 def add_relay(parts: Parts) -> None:
-    """Once per process, however many of its parts leave messages in the outbox."""
+    """Add the relay, once per process, however many of its parts leave messages in the outbox."""
     if "relay" not in parts.runtime.loops:
         parts.runtime.loop("relay", Relay(parts.index, parts.bus).step)
 
@@ -271,9 +280,9 @@ def _authenticator(parts: Parts) -> Authenticator:
     return authenticator(parts.keys, parse_address(parts.settings.listen)[0], parts.token)
 
 
-def _open_receiver(parts: Parts, keeper: Keeper) -> Receiver:
-    """Started before the doors that use it, and so stopped after they have been drained; what waits in it is stored as
-    soon as the process begins to stop."""
+def _open_receiver(parts: Parts, keeper: PushStore) -> Receiver:
+    """Open the receiver of pushed requests. It is started before the doors that use it, and so stopped after they have
+    been drained. Requests that wait in it are stored as soon as the process begins to stop."""
     settings = parts.settings
     limits = PushLimits(
         settings.push_max_seconds,
@@ -285,6 +294,50 @@ def _open_receiver(parts: Parts, keeper: Keeper) -> Receiver:
     receiver.start()
     parts.runtime.on_stop(receiver.drain)
     parts.runtime.defer("push", receiver.stop)
-    # So that the first request does not wait for it longer than it must.
-    threading.Thread(target=warm, name="push-warm", daemon=True).start()
+    warm_aside(warm_checks)  # so that the first request does not wait for it
     return receiver
+
+
+_GRPC, _HTTP = "OTLP gRPC", "OTLP HTTP"
+
+
+def open_otlp_ports(parts: Parts, otlp: OtlpApi) -> Iterator[tuple[str, str]]:
+    """Open the OTLP ports, by default 4317 (gRPC) and 4318 (HTTP), and yield the name of each and where it listens, or
+    why it does not. A default port that another program has is left to it; services/preflight.py refuses one that was
+    set. UserError if the host is not an address. The HTTP API serves OTLP over HTTP in any case."""
+    settings, runtime, certificate = parts.settings, parts.runtime, parts.certificate
+    host = settings.otlp_listen
+    if not host:
+        return
+    address = numeric_host(host)[1]
+    keyless = otlp.authenticator.keyless if is_loopback(address) else None
+    guarded = replace(otlp, authenticator=replace(otlp.authenticator, keyless=keyless, names=own_names(host)))
+    grpc = OtlpGrpcServer(guarded.receiver, guarded.authenticator, guarded.max_bytes, certificate)
+    yield _GRPC, _open_grpc(address, settings.otlp_grpc_port, runtime, grpc) + (" (TLS)" if certificate else "")
+    app = build_app(guarded.routes(), origins=web_origins(settings))
+    serve = partial(HttpServer, app, bounds=http_bounds(settings), certificate=certificate)
+    yield _HTTP, _open_http(address, settings.otlp_http_port, runtime, serve)
+
+
+def _open_grpc(host: str, port: int, runtime: Runtime, server: OtlpGrpcServer) -> str:
+    try:
+        taken = server.start(host, port)
+    except UserError:
+        return _describe_off(port, "otlp_grpc_port")
+    runtime.defer("otlp grpc", server.stop)
+    return f"[{host}]:{taken}" if ":" in host else f"{host}:{taken}"
+
+
+def _open_http(host: str, port: int, runtime: Runtime, serve: Callable[..., HttpServer]) -> str:
+    try:
+        listener = bind(host, port)
+    except UserError:
+        return _describe_off(port, "otlp_http_port")
+    server = serve(listener=listener, on_death=lambda reason: runtime.fail("otlp http", reason))
+    server.start()
+    runtime.defer("otlp http", server.stop)
+    return server.url
+
+
+def _describe_off(port: int, setting: str) -> str:
+    return f"off: port {port} is in use. Set {variable_of(setting)} to another port"

@@ -1,8 +1,8 @@
 """Notifications from a Google Pub/Sub subscription, pulled over its REST interface.
 
-Credentials are what Google's usual chain finds (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's own);
-where `pubsub_endpoint` is set, as for an emulator, none are sent. Pub/Sub counts deliveries only where the
-subscription has a dead-letter policy: that decides what becomes of a message that is no notification.
+Credentials come from Google's default chain (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the machine). With
+`pubsub_endpoint`, as for an emulator, none are sent. Pub/Sub counts deliveries only if the subscription has a
+dead-letter policy, which then decides what happens to a message that is not a notification.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakerunner.services.queue_door import Message
 _GOOGLE = "https://pubsub.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/pubsub"
 _AT_ONCE = 100
-_PULL_SECONDS = 60.0  # a pull without messages is answered after a while; one that is not is given up
+_PULL_SECONDS = 60.0  # longer than Pub/Sub takes to answer a pull without messages
 _SUBSCRIPTION = re.compile(r"projects/[^/\s]+/subscriptions/[^/\s]+")
 
 
@@ -40,7 +40,7 @@ class PubsubQueue:
         try:
             return [_message(received) for received in answer.get("receivedMessages", [])]
         except (KeyError, TypeError, AttributeError):
-            raise Unavailable(f"{self.name}: the answer to pull is not that of Pub/Sub") from None
+            raise Unavailable(f"{self.name}: not the answer of Pub/Sub to a pull") from None
 
     def event(self, message: Message) -> object:
         return {"message": orjson.loads(message.body)}
@@ -71,7 +71,7 @@ def _message(received: dict[str, Any]) -> Message:
 
 
 def google_token(name: str) -> Callable[[], dict[str, str]]:
-    """The Authorization header, with a token that is renewed when it is due."""
+    """Return a function that gives the Authorization header, with a token that is renewed in time."""
     import google.auth
     import urllib3
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError

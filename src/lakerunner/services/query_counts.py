@@ -1,7 +1,7 @@
-"""Counts queries and units of work as they end: how, after how long, and what they read (services/meters.py).
+"""Count queries and units of work as they end: how, after how long, and what they read (services/meters.py).
 
-An answer is counted once: as answered when all of it was given, as refused if its sender has to change it or to wait,
-as failed for any other error, as left if it was closed before its end.
+An answer is counted once: as answered if all of it was read, as refused if the sender has to change the query or to
+wait, as failed for any other error, as left if it was closed before its end.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 from prometheus_client import Counter, Histogram
 
 from lakerunner.api.limits import QueryLimits, Slot
-from lakerunner.model.caller import Caller
 from lakerunner.model.errors import Busy, LakerunnerError, UserError
+from lakerunner.model.organization import Caller
 from lakerunner.promql.plan import PromqlQuestion
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.metrics.queries import MetricQueries
+from lakerunner.query.contract.account import Account
+from lakerunner.query.metric_queries import MetricQueries
 from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.unit import Unit
@@ -29,16 +29,16 @@ from lakerunner.services import meters
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Where they are counted."""
+class QueryMeters:
+    """The meters of queries or of units."""
 
     ended: Counter
     seconds: Histogram
     read_bytes: Counter
 
 
-QUERIES = Counts(meters.QUERIES, meters.QUERY_SECONDS, meters.QUERY_BYTES)
-UNITS = Counts(meters.UNITS, meters.UNIT_SECONDS, meters.UNIT_BYTES)
+QUERIES = QueryMeters(meters.QUERIES, meters.QUERY_SECONDS, meters.QUERY_BYTES)
+UNITS = QueryMeters(meters.UNITS, meters.UNIT_SECONDS, meters.UNIT_BYTES)
 
 
 class CountedSqlQueries(SqlQueries):
@@ -75,21 +75,21 @@ def counted_units(run: Callable[[Unit], Answer]) -> Callable[[Unit], Answer]:
 
 
 class _Count:
-    """Of one query or unit. As a context it counts the error that leaves it."""
+    """The count of one query or unit. As a context manager it counts the error that leaves the block."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: QueryMeters) -> None:
         self._counts = counts
         self._began = time.monotonic()
         self._ended = False
 
     def end(self, state: str, account: Account | None = None) -> None:
-        """Count it, the first time."""
+        """Count the end; further calls do nothing."""
         if self._ended:
             return
         self._ended = True
         self._counts.ended.labels(state).inc()
         self._counts.seconds.observe(time.monotonic() - self._began)
-        if account and not account.from_cache:  # a kept answer has the account of the query that made it
+        if account and not account.from_cache:  # a cached answer has the account of the query that computed it
             self._counts.read_bytes.labels("store").inc(account.bytes_fetched)
             self._counts.read_bytes.labels("cache").inc(account.bytes_cached)
 
@@ -102,7 +102,7 @@ class _Count:
 
 
 class CountedAnswer:
-    """An answer as it was, but that its end is counted."""
+    """An answer whose end is counted."""
 
     def __init__(self, answer: Any, count: _Count) -> None:
         self._answer = answer
@@ -127,5 +127,5 @@ class CountedAnswer:
         self._count.end("answered", self.account)
 
     def close(self) -> None:
-        self._count.end("left", self.account)  # before it raises in the thread that reads it
+        self._count.end("left", self.account)  # before the error is raised in the thread that reads the answer
         self._answer.close()

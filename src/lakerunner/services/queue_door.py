@@ -1,9 +1,9 @@
-"""The door of notifications that wait in a queue: take messages, record what they name, then delete them.
+"""The door for notifications in a queue: receive messages, record the objects that they name, then delete them.
 
-What always holds: a message is deleted only after every object it names is recorded in the index, durably, or can
-never be: an object of another bucket, a key that no route takes. Until then the queue gives it again, and recording
-twice changes nothing. A message that is no notification is counted and left to the queue's own dead-letter rule for
-POISON_RECEIVES receives, then deleted; where a queue does not count, it is deleted at once.
+What always holds: a message is deleted only after every object that it names is recorded in the index, durably, or can
+never be: an object of another bucket, a key that no route takes. Until then the queue delivers it again, and recording
+twice changes nothing. A message that is not a notification is counted and left to the queue's own dead-letter rule for
+POISON_RECEIVES deliveries, then deleted; if the queue does not count deliveries, it is deleted at once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lakerunner.api.events import Notified
+from lakerunner.api.push.events import WatchedBucket
 from lakerunner.model.errors import UserError
-from lakerunner.model.notification import created_in
+from lakerunner.model.notification import created_objects
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
 
@@ -28,7 +28,8 @@ log = Log("queue")
 
 @dataclass(frozen=True)
 class Message:
-    """`receipt` deletes it; `receives` is how often it was given out, this time included, None if nobody counts."""
+    """A message of a queue. `receipt` deletes it; `receives` counts its deliveries, this one included, None if the
+    queue does not count."""
 
     id: str
     receipt: str
@@ -37,31 +38,31 @@ class Message:
 
 
 class Queue(Protocol):
-    """A queue that a store's notifications wait in. Calls raise Unavailable when it is away or refuses us."""
+    """A queue with notifications of a store. Calls raise Unavailable if it cannot be reached or refuses access."""
 
     @property
     def name(self) -> str:
-        """For health and logs: without secrets."""
+        """Return the name for health and logs, without secrets."""
 
     @property
     def provider(self) -> str:
-        """Whose notifications it holds: one of model/notification.py's PROVIDERS."""
+        """Return whose notifications it holds: one of PROVIDERS in model/notification.py."""
 
     def receive(self) -> list[Message]:
-        """Some messages; waits for one where the queue can (long poll), and returns none in the end."""
+        """Return some messages. If the queue has long polls, wait for one; return an empty list in the end."""
 
     def event(self, message: Message) -> object:
-        """The notification inside; UserError if the message cannot hold one."""
+        """Return the notification in a message; UserError if it has none."""
 
     def delete(self, messages: Sequence[Message]) -> None:
-        """They do not come again. A message that is gone already is no error."""
+        """Delete messages, so that they are not delivered again. One that is gone already is not an error."""
 
 
 class QueueDoor:
-    """`announce` takes keys and returns when they are recorded."""
+    """The loop of a queue. `announce` takes keys and returns when they are recorded."""
 
     def __init__(
-        self, queue: Queue, announce: Callable[[list[str]], int], notified: Notified, stopping: threading.Event
+        self, queue: Queue, announce: Callable[[list[str]], int], notified: WatchedBucket, stopping: threading.Event
     ) -> None:
         self._queue = queue
         self._announce = announce
@@ -70,7 +71,8 @@ class QueueDoor:
         self._polling: _Polling | None = None
 
     def step(self) -> None:
-        """Returns within a second or so, so that the process can stop: a long poll goes on beside it."""
+        """Take what has come. Returns within about a second, so that the process can stop; a long poll continues in its
+        thread."""
         polling = self._polling = self._polling or _Polling(self._queue.receive)
         if not polling.done.wait(_STEP_SECONDS):
             return
@@ -78,16 +80,16 @@ class QueueDoor:
         messages = polling.messages()
         if messages:
             self.take(messages)
-        elif polling.seconds < _STEP_SECONDS:  # this queue does not wait, so we do
+        elif polling.seconds < _STEP_SECONDS:  # this queue has no long poll: pause here
             self._stopping.wait(_STEP_SECONDS)
 
     def take(self, messages: Sequence[Message]) -> None:
-        """Record what these name, then delete them."""
+        """Record the objects that these messages name, then delete the messages."""
         keys: dict[str, None] = {}
         finished: list[Message] = []
         for message in messages:
             try:
-                found = created_in(self._queue.provider, self._queue.event(message))
+                found = created_objects(self._queue.provider, self._queue.event(message))
             except UserError as error:
                 if self._is_over(message, str(error)):
                     finished.append(message)
@@ -110,7 +112,8 @@ class QueueDoor:
             meters.NOTIFICATIONS.labels(self._queue.provider).inc(len(finished))
 
     def _is_over(self, poison: Message, reason: str) -> bool:
-        """The body stays out of the log: nobody knows what is in it."""
+        """Count a message that is not a notification; return whether to delete it. Its body is not logged: it may hold
+        anything."""
         over = poison.receives is None or poison.receives >= POISON_RECEIVES
         meters.POISON.labels(self._queue.provider).inc()
         log.warning(
@@ -125,8 +128,8 @@ class QueueDoor:
 
 
 class _Polling:
-    """One call of `receive`, in a thread that nobody needs to wait for: what it takes and nobody asks for comes
-    again from the queue."""
+    """One call of `receive` in a thread that need not be joined: messages that it receives and that are not taken are
+    delivered again by the queue."""
 
     def __init__(self, receive: Callable[[], list[Message]]) -> None:
         self.done = threading.Event()

@@ -1,4 +1,4 @@
-"""The queues that settings name, opened. A new kind is a line here and a module beside `sqs.py`."""
+"""Open the queues that settings name. A new kind is a line here and a module beside `sqs.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.services.sqs import SqsQueue
 from lakerunner.settings import Settings
 
 Open = Callable[[Settings, Mapping[str, str]], Queue]
-# The setting that names a queue: the options it takes, and what opens it with those that are given.
+# By the setting that names a queue: the options that it takes, and the function that opens it with the given ones.
 QUEUES: dict[str, tuple[Collection[str], Open]] = {
     "sqs_queue_url": (sqs.OPTIONS, lambda settings, options: SqsQueue(settings.sqs_queue_url, options)),
     "pubsub_subscription": (
@@ -33,7 +33,7 @@ def open_queues(settings: Settings) -> list[Queue]:
 
 
 def check_queue_options(settings: Settings) -> None:
-    """UserError if an option is of none of the queues."""
+    """Raise UserError for an option that none of the queues takes."""
     known = {option for takes, _ in _named(settings) for option in takes}
     unknown = sorted(settings.queue_options.keys() - known)
     if unknown:

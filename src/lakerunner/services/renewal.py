@@ -1,5 +1,6 @@
-"""The certificate of a process (api/tls.py) from settings, and its renewal: new files at the same paths are taken
-within seconds, for new connections. What cannot be used is logged, and what was there before stays in force."""
+"""Load the certificate of a process (api/tls.py) from settings and renew it: new files at the same paths are used
+within seconds, for new connections. If they cannot be used, that is logged, and the previous certificate stays in
+force."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ def load_certificate(settings: Settings) -> Certificate | None:
 
 
 def renew_by(runtime: Runtime, certificate: Certificate, show: Callable[[bytes], None] | None = None) -> None:
-    """Look for new files while the process runs. `show` gets the certificate, now and whenever it is another."""
+    """Look for new files while the process runs. `show` is called with the certificate, now and whenever it changes."""
     renewal = Renewal(certificate, show or (lambda _chain: None))
     renewal.report()
     runtime.loop("certificate", Every(LOOK_SECONDS, renewal.look, time.monotonic, runtime.stopping.wait).step)
 
 
 class Renewal:
-    """`clock` is seconds since 1970."""
+    """The loop that looks for new files. `clock` returns seconds since 1970."""
 
     def __init__(
         self, certificate: Certificate, show: Callable[[bytes], None], clock: Callable[[], float] = time.time
@@ -56,7 +57,7 @@ class Renewal:
                 self.report()
                 log.info("certificate renewed", expires=_moment(self._certificate.pair.expires))
         except UserError as error:
-            log.error("the new certificate cannot be used, the one before it stays", reason=str(error))
+            log.error("the new certificate cannot be used; the previous one stays in force", reason=str(error))
         except OSError as error:
             log.error("the new certificate cannot be shown to commands of this home", reason=str(error))
         self._warn()
@@ -71,10 +72,10 @@ class Renewal:
         self._warn()
 
     def _warn(self) -> None:
-        """Warn of dates, once a day. An expired certificate is served all the same: it may be renewed at any time, and
-        what needs no connection, such as ingest of files, goes on."""
+        """Warn about its dates, once a day. An expired certificate is still served: it may be renewed at any time, and
+        work without connections, such as ingest of files, continues."""
         pair, now = self._certificate.pair, self._clock()
-        soon = min(_SOON_SECONDS, (pair.expires - pair.begins) / 3)  # some are made for a day, and renewed every night
+        soon = min(_SOON_SECONDS, (pair.expires - pair.begins) / 3)  # some are valid for a day and renewed every night
         if now - self._warned < _DAY_SECONDS:
             return
         if now < pair.begins:

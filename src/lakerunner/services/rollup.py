@@ -1,8 +1,8 @@
-"""Rollup: what a box of metric segments to roll up means. services/work.py is the loop.
+"""Rollup: plan, run and commit the rollup of a box of metric segments. services/work.py is the loop.
 
-What always holds: windows are made of all live segments that have rows in them, and committed only if no other windows
-have been made of more meanwhile (index/segments.py, Basis). A segment counts as rolled from the commit on that brings
-the windows of all its rows.
+What always holds: a bucket is computed from all live segments that have rows in it, and committed only if no other
+worker has meanwhile computed it from more of them (index/segments.py, Basis). A segment counts as rolled up once the
+buckets of all its rows are committed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 from lakerunner.bus.topics import ROLLUP_BOXES, RollupBox
-from lakerunner.index.commit import Commit
+from lakerunner.index.commit import Basis, Commit
 from lakerunner.index.index import Index
-from lakerunner.index.segments import Basis
-from lakerunner.index.tending import Place
+from lakerunner.index.segments import CollectorTier
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIER_NAMES, next_tier
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, Outcome
-from lakerunner.pipeline.rollup.job import rollup
-from lakerunner.pipeline.rollup.work import RollupWork
+from lakerunner.pipeline.rollup_job import RollupWork, rollup
 from lakerunner.pipeline.session import Sessions
 from lakerunner.services import meters
-from lakerunner.services.follow_up import committed, to_merge
 from lakerunner.services.logs import Log
+from lakerunner.services.outbox import commit_messages, to_merge
 
 log = Log("rollup")
 Roll = Callable[[SparkSession, Sequence[RollupWork], StoreAddress, CompactLimits], list[Outcome]]
@@ -35,7 +33,7 @@ Roll = Callable[[SparkSession, Sequence[RollupWork], StoreAddress, CompactLimits
 
 @dataclass(frozen=True)
 class Planned:
-    """A work, and what its windows are made of."""
+    """A work, and the segments that its buckets are computed from."""
 
     work: RollupWork
     basis: Basis
@@ -43,7 +41,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Rollup:
-    """`rollup` runs the job; tests give another."""
+    """The kind of work of rollups. `rollup` runs the job; tests replace it."""
 
     index: Index
     spark: Sessions
@@ -57,12 +55,12 @@ class Rollup:
     points = ("before-roll", "after-roll", "after-rollup")
 
     def plan(self, box: RollupBox) -> list[Planned]:
-        """One work, of those that are not rolled up yet. A damaged segment that was never rolled up is left out of
-        the windows: where it has rows, nobody reads them while it is not."""
+        """Return one work, for the segments that are not rolled up yet. A damaged segment that was never rolled up is
+        left out of the buckets: queries do not read rollups for its time until it is."""
         touched = tuple(one for one in self.index.tending.live(box.organization, box.segments) if _belongs(one, box))
         if not touched:
             return []
-        place = Place(box.organization, box.collector, "metrics", box.frequency_ms)
+        place = CollectorTier(box.organization, box.collector, "metrics", box.frequency_ms)
         work = RollupWork(box.organization, box.collector, box.frequency_ms, box.target_frequency_ms, touched, touched)
         there = self.index.tending.overlapping(place, work.span)
         aside = self.index.tending.aside_of(box.organization, [one.id for one in there])
@@ -71,8 +69,8 @@ class Rollup:
         basis = Basis(box.collector, "metrics", box.frequency_ms, work.span, read)
         return [Planned(self._past_retention(replace(work, sources=sources), place), basis)]
 
-    def _past_retention(self, work: RollupWork, place: Place) -> RollupWork:
-        """With the windows that are there already, where rows of theirs may have expired."""
+    def _past_retention(self, work: RollupWork, place: CollectorTier) -> RollupWork:
+        """Add the existing buckets to the work where rows that they were computed from may have expired."""
         whole_from_ns = self.index.sweep.expired_before(place.organization, place.collector, place.frequency_ms)
         if whole_from_ns <= work.span.start_ns:
             return work
@@ -90,7 +88,7 @@ class Rollup:
                 outcome.segments,
                 (),
                 (),
-                messages=(*committed(outcome.segments), *to_merge(touched)),
+                messages=(*commit_messages(outcome.segments), *to_merge(touched)),
                 rolled=tuple(one.id for one in touched),
                 basis=work.basis,
                 rolled_of=work.work.organization,
@@ -101,8 +99,8 @@ class Rollup:
         return work.work.touched
 
     def does_without(self, work: Planned, damaged: UUID) -> bool:
-        """Not without one that is rolled up: its rows are in windows that these would replace. Nor without windows that
-        are there already: they are to be left as they are, and which they are is not known then."""
+        """Return False for a segment that is rolled up: its rows are in buckets that these would replace. Also for
+        existing buckets: they must be left as they are, and which they are would be unknown."""
         needed = {*(one.id for one in work.work.sources if one.rolled), *(one.id for one in work.work.made)}
         return damaged not in needed
 
@@ -126,7 +124,7 @@ class Rollup:
 
 
 def _belongs(segment: Segment, box: RollupBox) -> bool:
-    """A box says what it holds, and the index knows."""
+    """Return whether the index agrees with what the box says about the segment."""
     told = (box.collector, "metrics", box.frequency_ms)
     is_so = (segment.collector, segment.signal, segment.frequency_ms) == told
     return is_so and not segment.rolled and next_tier(box.frequency_ms) == box.target_frequency_ms

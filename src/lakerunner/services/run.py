@@ -1,4 +1,4 @@
-"""One process from settings: put its parts together, serve, wait for a signal, stop in order."""
+"""Run one process from settings: open its parts, serve, wait for a signal, stop in order."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.ground import store_address
 from lakerunner.services.home import Home, make_private, refuse_half_restored
+from lakerunner.services.meters import SECONDS, Reporter
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.renewal import load_certificate, renew_by
 from lakerunner.services.runtime import Runtime
-from lakerunner.services.summary import SECONDS, Reporter
 from lakerunner.services.tending import Every
+from lakerunner.services.warm import compile_aside
 from lakerunner.settings import Settings
 
-# Doors open last, when all behind them is ready, and close first.
 # A thread that computes, such as one that compiles SQL, gives way after this: with Python's 5 ms each of the twenty or
 # so waits of another query would end up to 5 ms late.
 _SWITCH_SECONDS = 0.0005
+# Doors (query-api, pubsub) open last, when all behind them is ready, and close first.
 UP = ("ingest", "compact", "rollup", "boxer", "sweeper", "query-api", "pubsub")
 
 
@@ -39,19 +40,24 @@ class Screen(Protocol):
 
     def show(self, text: str) -> None: ...
 
+    def note(self, text: str) -> None:
+        """Show a line on a terminal; elsewhere it is in the log."""
+        ...
+
     def clear(self) -> None:
-        """Take the progress away, before something else writes."""
+        """Remove the line of progress before something else writes."""
         ...
 
 
 def run_parts(
     settings: Settings, names: Sequence[str], screen: Screen, then: Callable[[Parts, str], bool] | None = None
 ) -> int:
-    """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
-    base URL; when it returns the process stops, with exit code 1 if it returned False."""
+    """Run these parts as one process until a signal, and return the exit code. `then` is called with the base URL once
+    everything is up; when it returns the process stops, with exit code 1 if it returned False."""
     with _running("up" if len(names) > 1 else names[0], screen) as process:
         runtime = process.runtime
         refuse_half_restored(settings.home)
+        compile_aside(runtime, names, screen.note)
         make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
         certificate = load_certificate(settings)
@@ -76,8 +82,9 @@ def run_parts(
 
 
 def run_worker(settings: Settings, screen: Screen) -> int:
-    """A query worker: it needs the object store and nothing else."""
+    """Run a query worker, which needs the object store and nothing else; return the exit code."""
     with _running(WORKER, screen) as process:
+        compile_aside(process.runtime, [WORKER], screen.note)
         make_private(settings.home, embedded=False)
         certificate = load_certificate(settings)
         if certificate:
@@ -107,14 +114,14 @@ class _Process:
         self.code = 0
 
     def step(self, sentence: str) -> None:
-        """The next step of the start, which a signal ends here."""
+        """Show the next step of the start. _Stopped if a signal came meanwhile."""
         if self.runtime.stopping.is_set():
             raise _Stopped
         self.screen.progress(sentence)
 
     def ready(self, settings: Settings, names: Sequence[str], url: str, doors: Mapping[str, str]) -> None:
-        """What is loaded by now stays. A full collection of garbage, in which no thread goes on, would look at it every
-        time: at 180,000 objects, for 90 ms."""
+        """Report that everything is up. What is loaded by now stays, so it is frozen: a full garbage collection, which
+        stops all threads, would otherwise visit its 180,000 objects every time, for 90 ms."""
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -131,7 +138,7 @@ def _running(name: str, screen: Screen) -> Iterator[_Process]:
     except _Stopped:
         pass
     except LakerunnerError:
-        if not process.runtime.stopping.is_set():  # else it is what the stop has made of a start that was under way
+        if not process.runtime.stopping.is_set():  # otherwise the stop itself caused the error
             raise
     finally:
         process.screen.clear()

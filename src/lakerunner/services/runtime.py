@@ -2,8 +2,8 @@
 
 A service gives the runtime loops (a step called again and again) and things to close. The runtime stops on SIGINT or
 SIGTERM, or when a loop fails for good; it ends the loops first, all at once, then closes what was opened, last
-opened first. A step that raises Unavailable is tried again with growing pauses; any other exception is a bug: it is
-logged with its trace and stops the process with exit code 1, because a half-running process helps nobody.
+opened first. A step that raises Unavailable is retried with growing pauses; any other exception is a bug: it is
+logged with its trace and stops the process with exit code 1, because a process that runs in part hides the fault.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from lakerunner.api.health import Health
-from lakerunner.model.errors import Unavailable, in_full
+from lakerunner.api.app import Health
+from lakerunner.model.errors import Unavailable, full_message
 from lakerunner.services.logs import Log
 
 _FIRST_PAUSE = 0.2
@@ -46,7 +46,7 @@ class Runtime:
         thread.start()
 
     def on_stop(self, interrupt: Callable[[], None]) -> None:
-        """Called as soon as the process begins to stop, to cut long work short."""
+        """Call this as soon as the process begins to stop, to cut long work short."""
         self._interrupts.append(interrupt)
 
     def defer(self, name: str, close: Callable[[], None]) -> None:
@@ -54,17 +54,17 @@ class Runtime:
         self._closers.append((name, close))
 
     def catch_signals(self) -> None:
-        """SIGINT and SIGTERM stop the process in order; a second one ends it at once."""
+        """Let SIGINT and SIGTERM stop the process in order; a second one ends it at once."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
     def wait(self) -> None:
-        """Until something stops the process."""
+        """Wait until something stops the process."""
         while not self.stopping.wait(0.5):
             pass
 
     def shut_down(self) -> int:
-        """End loops, close everything in order; the exit code."""
+        """End loops, close everything in order, and return the exit code."""
         self.stopping.set()
         for interrupt in self._interrupts:
             self._quietly("interrupt", interrupt)
@@ -79,7 +79,7 @@ class Runtime:
         return 1 if self._failed else 0
 
     def fail(self, part: str, reason: str) -> None:
-        """A part failed for good: stop the process."""
+        """Stop the process because a part has failed for good."""
         self._failed = True
         self.health.fail(part, reason)
         self.stopping.set()
@@ -99,7 +99,9 @@ class Runtime:
                 if self.stopping.is_set():
                     return
                 self.health.waiting(name, str(error))
-                self.log.warning("waiting for a dependency", loop=name, error=in_full(error), seconds=round(pause, 1))
+                self.log.warning(
+                    "waiting for a dependency", loop=name, error=full_message(error), seconds=round(pause, 1)
+                )
                 self.stopping.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as error:  # noqa: BLE001 - a bug: reported with its trace, and the process stops

@@ -12,18 +12,19 @@ from threading import Condition, Lock
 
 from pyspark.sql import SparkSession
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
-from lakerunner.model.plural import plural
 from lakerunner.objects.open import StoreAddress, with_variables
-from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries
-from lakerunner.pipeline.ask.remote import RemoteQueries
+from lakerunner.pipeline.ask.lease import QuerySpark, ShareLimits, Shares
+from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries, heap_bytes, slots
 from lakerunner.pipeline.ask.run import AskLimits
-from lakerunner.pipeline.ask.shares import ShareLimits, Shares
-from lakerunner.pipeline.java import java_home
-from lakerunner.pipeline.job import warm
+from lakerunner.pipeline.job import start_workers
+from lakerunner.pipeline.jvm import java_home
 from lakerunner.pipeline.session import JvmStart, SparkSettings, close_session, is_alive, open_session
+from lakerunner.services import spark_daemon
 from lakerunner.services.logs import Log
 from lakerunner.services.runtime import Runtime
+from lakerunner.services.spark_units import UnitSettings, task_function
 from lakerunner.settings import Settings
 
 log = Log("spark")
@@ -111,7 +112,7 @@ class ProcessSpark:
         spark = _spark_settings(settings, settings.spark_master, settings.spark_driver_memory, "spark")
         session = open_session(spark, "lakerunner", start)
         try:
-            warm(session)
+            start_workers(session)
         except BaseException:
             close_session(session)
             raise
@@ -138,7 +139,7 @@ def task_address(settings: Settings, address: StoreAddress) -> StoreAddress:
     return with_variables(address, os.environ) if settings.spark_master.startswith("local") else address
 
 
-def open_query_spark(settings: Settings, runtime: Runtime, address: StoreAddress) -> RemoteQueries:
+def open_query_spark(settings: Settings, runtime: Runtime, address: StoreAddress) -> QuerySpark:
     """Return what runs engine=spark, in processes of their own that queries start."""
     limits = ShareLimits(settings.query_spark_concurrency, settings.org_concurrent_spark_queries)
 
@@ -147,12 +148,27 @@ def open_query_spark(settings: Settings, runtime: Runtime, address: StoreAddress
 
     processes = QueryProcesses(lambda: _serve_settings(settings, address), os.environ, report)
     runtime.defer("query spark", processes.close)
-    return RemoteQueries(processes, Shares(limits), settings.query_seconds)
+    return QuerySpark(processes, Shares(limits), settings.query_seconds, slots(_query_settings(settings)))
+
+
+def _query_settings(settings: Settings) -> SparkSettings:
+    plain = _spark_settings(settings, settings.query_spark_master, settings.query_spark_memory, "spark-query")
+    return for_queries(plain, spark_daemon.MODULE)
 
 
 def _serve_settings(settings: Settings, address: StoreAddress) -> ServeSettings:
-    master, memory = settings.query_spark_master, settings.query_spark_memory
-    spark = for_queries(_spark_settings(settings, master, memory, "spark-query"))
+    spark, memory = _query_settings(settings), settings.query_spark_memory
     if spark.is_local:
         address = with_variables(address, os.environ)
-    return ServeSettings(spark, address, AskLimits(settings.query_seconds, settings.query_max_rows, memory))
+    units = UnitSettings(
+        address,
+        memory,
+        heap_bytes(memory),
+        settings.query_seconds,
+        settings.unit_max_rows,
+        settings.cache_max_bytes,
+        settings.metrics_cache_bytes,
+        slots(spark),
+    )
+    limits = AskLimits(settings.query_seconds, settings.query_max_rows, memory)
+    return ServeSettings(spark, address, limits, task_function(units))

@@ -1,7 +1,7 @@
 """Notifications from an SQS queue: S3's own, or through SNS or EventBridge.
 
-Credentials, and the region, are those of `queue_options`, else what AWS's usual chain finds (variables, profile, web
-identity, container, instance). botocore is imported here only, and only when a queue is named.
+Credentials and region come from `queue_options`, else from AWS's default chain (variables, profile, web identity,
+container, instance). Only this module imports botocore, and only if a queue is named.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakerunner.model.errors import Unavailable, UserError
-from lakerunner.model.notification import parsed
+from lakerunner.model.notification import parse_json
 from lakerunner.services.queue_door import Message
 
-LONG_POLL_SECONDS = 20  # the most that SQS offers: an idle queue costs three requests a minute
-_AT_ONCE = 10  # what SQS gives, and deletes, in one request
+LONG_POLL_SECONDS = 20  # the maximum of SQS: an idle queue costs three requests a minute
+_AT_ONCE = 10  # the most that SQS returns, or deletes, in one request
 _HOST_REGION = re.compile(r"https?://(?:sqs\.([a-z0-9-]+)\.|([a-z0-9-]+)\.queue\.)amazonaws\.com")
 OPTIONS = {
     "region": "region_name",
@@ -68,7 +68,7 @@ class SqsQueue:
         ]
 
     def event(self, message: Message) -> object:
-        return parsed(message.body)
+        return parse_json(message.body)
 
     def delete(self, messages: Sequence[Message]) -> None:
         for start in range(0, len(messages), _AT_ONCE):
@@ -76,7 +76,7 @@ class SqsQueue:
                 {"Id": str(number), "ReceiptHandle": message.receipt}
                 for number, message in enumerate(messages[start : start + _AT_ONCE])
             ]
-            self._ask("delete_message_batch", Entries=entries)  # what is not deleted comes again, and changes nothing
+            self._ask("delete_message_batch", Entries=entries)  # delivered again, which changes nothing
 
     def _ask(self, action: str, **arguments: Any) -> dict[str, Any]:
         try:

@@ -1,7 +1,7 @@
-"""How far the lake is behind, and how much there is of what.
+"""Collect the status of the lake: how far it is behind, and what it holds.
 
-Comes in: the index, and Kafka where that is the bus. Goes out: a value. Nothing of the object store is read, so it
-answers at once whatever the lake holds.
+Comes in: the index, and Kafka if that is the bus. Goes out: a value. The object store is not read, so the answer takes
+a moment however large the lake is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from uuid import UUID
 
 from lakerunner.bus.backlog import Backlog, backlog
 from lakerunner.index.index import Index
-from lakerunner.index.inspect import Ended, FailedWork, Level, Past, SourceCount
-from lakerunner.model.retention import name_of, parse_retention
+from lakerunner.index.inspect import EndedTotals, FailedWork, Level, PastTotals, SourceCount
+from lakerunner.model.retention_policy import parse_retention, retention_name
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
 from lakerunner.services.checks.queues import STALE_SECONDS
 from lakerunner.settings import Settings
@@ -31,7 +31,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Status:
-    """Everything of one moment. `written` is, by signal, about how often a stored byte of raw rows was written: once by
+    """The status at one moment. `written` is, by signal, about how often a stored byte of raw rows was written: once by
     ingest and once for each level of compaction."""
 
     queues: tuple[Backlog, ...]
@@ -43,7 +43,7 @@ class Status:
 
 
 def collect(settings: Settings, index: Index, whose: UUID | None, at_ns: int) -> Status:
-    """Of one organization, or of all; queues are everybody's."""
+    """Return the status of one organization or of all. Queues are shared by all organizations."""
     inspect = index.inspect
     levels = tuple(inspect.levels(whose))
     sweeper = list(
@@ -66,12 +66,12 @@ def collect(settings: Settings, index: Index, whose: UUID | None, at_ns: int) ->
         segments=levels,
         sweeper=tuple(one for one, _ in sweeper),
         swept_bytes=tuple(size for _, size in sweeper),
-        written=written(levels),
+        written=write_amplification(levels),
     )
 
 
-def written(levels: Sequence[Level]) -> dict[str, float]:
-    """A segment of level n has been written n + 1 times, as each level is made of the one before it."""
+def write_amplification(levels: Sequence[Level]) -> dict[str, float]:
+    """Return the write amplification by signal. A segment of level n has been written n + 1 times."""
     stored: dict[str, int] = {}
     total: dict[str, int] = {}
     for one in levels:
@@ -114,9 +114,9 @@ def _failed(works: Sequence[FailedWork]) -> Iterator[Waiting]:
         yield Waiting(f"{kind}, {work.topic}", work.count, work.age_seconds, work.reason)
 
 
-def _to_sweep(ended: Sequence[Ended], past: Sequence[Past]) -> Iterator[tuple[Waiting, int]]:
+def _to_sweep(ended: Sequence[EndedTotals], past: Sequence[PastTotals]) -> Iterator[tuple[Waiting, int]]:
     for one in ended:
         when = "due" if one.due else "in their grace time"
         yield Waiting(f"{one.state} segments, {when}", one.segments, None), one.bytes
     for of in past:
-        yield Waiting(f"{name_of(of.signal, of.frequency_ms)} past retention", of.segments, None), of.bytes
+        yield Waiting(f"{retention_name(of.signal, of.frequency_ms)} past retention", of.segments, None), of.bytes

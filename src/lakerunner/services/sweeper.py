@@ -1,9 +1,10 @@
-"""The sweeper: what is past its time goes, and nothing else does.
+"""The sweeper deletes what is past its time, and nothing else.
 
-Comes in: the index and the store. Goes out: fewer files and rows (docs/formats/sweeping.md). A sweep is a tuple of
-chores; each finds what is due, page by page, and takes it, files before rows. What always holds: one sweeper at a time,
-by a lock of the index, which is asked for before every page that is taken; killed at any point, the next sweep goes on
-from what is there. A chore that cannot do its work keeps no other from it.
+Comes in: the index and the store. Goes out: fewer files and rows (docs/formats/sweeping.md), and a report with one line
+for findings that are alike. A sweep is a tuple of chores; each finds what is due, page by page, and deletes it, files
+before rows. What always holds: one sweeper works at a time, by a lock of the index that is checked before every page is
+deleted. If it is killed at any point, the next sweep continues with what is there. A chore that fails does not keep the
+others from their work.
 """
 
 from __future__ import annotations
@@ -11,31 +12,29 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
+from uuid import UUID
 
 from lakerunner.index.index import Index
 from lakerunner.model.errors import LakerunnerError, UserError
-from lakerunner.model.retention import parse_retention
+from lakerunner.model.retention_policy import parse_retention
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
 from lakerunner.objects.uploads import open_uploads
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
-from lakerunner.services.sweep.ended import EndedSegments
-from lakerunner.services.sweep.finding import Chore, Finding, Kind
-from lakerunner.services.sweep.orphans import Orphans
-from lakerunner.services.sweep.raw import RawObjects, raw_retention_ns
-from lakerunner.services.sweep.report import Report
-from lakerunner.services.sweep.retention import PastRetention
-from lakerunner.services.sweep.rows import OldPushes, VoidWork
-from lakerunner.services.sweep.uploads import AbandonedUploads
+from lakerunner.services.sweep.finding import Chore, Finding, Removal, SweepKind
+from lakerunner.services.sweep.index_chores import OldPushes, VoidWork
+from lakerunner.services.sweep.segment_chores import EndedSegments, Orphans, PastRetention
+from lakerunner.services.sweep.store_chores import AbandonedUploads, RawObjects, raw_retention_ns
 from lakerunner.settings import Settings
 
-# So many rows of a table must have gone for a vacuum of it: PostgreSQL's own keeps up with fewer.
+# A table is vacuumed after this many deleted rows; PostgreSQL's own vacuum keeps up with fewer.
 VACUUM_ROWS = 10_000
-_FIRST_SECONDS = 60.0  # what died with the last process is first taken up again by those that start with us
+_FIRST_SECONDS = 60.0  # other services that start now first resume what the last process left
 
 MayGoOn = Callable[[], bool]
 Watch = Callable[[str, int, Sequence[Finding]], None]
@@ -46,8 +45,8 @@ log = Log("sweeper")
 def chores_of(
     settings: Settings, index: Index, store: ObjectStore, address: StoreAddress, *, force: bool = False
 ) -> tuple[Chore, ...]:
-    """All of a sweep, in their order: what expires now has its grace time before it. UserError for settings that make
-    no sense."""
+    """Return the chores of a sweep, in order: a segment that expires in this sweep still gets its grace time. UserError
+    for invalid settings."""
     if settings.sweep_grace_seconds < 0 or settings.sweep_seconds <= 0:
         raise UserError("sweep_grace_seconds must be 0 or more, and sweep_seconds more than 0")
     grace_ns = int(settings.sweep_grace_seconds * SECOND_NS)
@@ -64,18 +63,18 @@ def chores_of(
     )
 
 
-def findings(chores: Sequence[Chore], now_ns: int, watch: Watch) -> Report:
-    """What would go, and what stays although one might think that it goes. Changes nothing."""
-    return _gone_through(chores, now_ns, watch, take=False, may_go_on=lambda: True)
+def findings(chores: Sequence[Chore], now_ns: int, watch: Watch) -> SweepReport:
+    """Report what a sweep would delete, and what stays although one might expect it to be deleted. Changes nothing."""
+    return _run_chores(chores, now_ns, watch, take=False, may_go_on=lambda: True)
 
 
-def sweep(chores: Sequence[Chore], now_ns: int, watch: Watch, may_go_on: MayGoOn) -> Report:
-    """Take what is due. Stops before the next page when it may not go on."""
-    return _gone_through(chores, now_ns, watch, take=True, may_go_on=may_go_on)
+def sweep(chores: Sequence[Chore], now_ns: int, watch: Watch, may_go_on: MayGoOn) -> SweepReport:
+    """Delete what is due. Stops before the next page if `may_go_on` returns False."""
+    return _run_chores(chores, now_ns, watch, take=True, may_go_on=may_go_on)
 
 
-def _gone_through(chores: Sequence[Chore], now_ns: int, watch: Watch, *, take: bool, may_go_on: MayGoOn) -> Report:
-    report = Report()
+def _run_chores(chores: Sequence[Chore], now_ns: int, watch: Watch, *, take: bool, may_go_on: MayGoOn) -> SweepReport:
+    report = SweepReport()
     for chore in chores:
         try:
             for found in chore.find(now_ns):
@@ -84,7 +83,7 @@ def _gone_through(chores: Sequence[Chore], now_ns: int, watch: Watch, *, take: b
                     report.stopped = True
                     return report
                 report.add(finding for finding in found.findings if not (take and finding.goes))
-                for kind in Kind if take else ():
+                for kind in SweepKind if take else ():
                     _take(chore, [one for one in found.findings if one.goes and one.kind == kind], now_ns, report)
         except LakerunnerError as error:
             report.failures.append((chore.name, str(error)))
@@ -92,7 +91,7 @@ def _gone_through(chores: Sequence[Chore], now_ns: int, watch: Watch, *, take: b
     return report
 
 
-def _take(chore: Chore, going: list[Finding], now_ns: int, report: Report) -> None:
+def _take(chore: Chore, going: list[Finding], now_ns: int, report: SweepReport) -> None:
     if not going:
         return
     gone = chore.take(going, now_ns)
@@ -104,7 +103,7 @@ def _take(chore: Chore, going: list[Finding], now_ns: int, report: Report) -> No
 
 
 def vacuum(index: Index, rows: Counter[str]) -> list[str]:
-    """Of the tables that many rows went from; which."""
+    """Vacuum the tables that many rows were deleted from; return their names."""
     tables = sorted(table for table, count in rows.items() if count >= VACUUM_ROWS)
     if tables:
         index.sweep.vacuum(tables)
@@ -116,7 +115,7 @@ def this_process() -> str:
 
 
 class Sweeper:
-    """The loop of a service; `clock` counts seconds."""
+    """The loop of the sweeper. `clock` returns monotonic seconds."""
 
     def __init__(
         self, index: Index, chores: Sequence[Chore], pause_seconds: float, stopping: Event, clock: Callable[[], float]
@@ -151,3 +150,60 @@ class Sweeper:
                 vacuum(self._index, report.rows)
         meters.SWEEPS.inc()
         log.debug("swept", objects=report.objects, bytes=report.bytes, stopped=report.stopped, **report.counts())
+
+
+@dataclass(frozen=True)
+class ReportLine:
+    """The findings of one kind, organization, signal or tier, and reason. `goes` as in Finding."""
+
+    kind: SweepKind
+    organization: UUID | None
+    what: str
+    reason: str
+    goes: bool
+    count: int = 0
+    bytes: int = 0
+    oldest_ns: int = 0
+
+
+@dataclass
+class SweepReport:
+    """What was found and, in a sweep, what was deleted: `objects`, `bytes`, and `rows` by table."""
+
+    objects: int = 0
+    bytes: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    stopped: bool = False
+    _lines: dict[tuple[object, ...], ReportLine] = field(default_factory=dict)
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        for one in findings:
+            alike = (one.kind, one.organization, one.what, one.reason, one.goes)
+            line = self._lines.get(alike) or ReportLine(*alike, oldest_ns=one.since_ns)
+            self._lines[alike] = replace(
+                line,
+                count=line.count + one.count,
+                bytes=line.bytes + one.bytes,
+                oldest_ns=min(line.oldest_ns, one.since_ns),
+            )
+
+    def took(self, gone: Removal) -> None:
+        self.objects += gone.objects
+        self.bytes += gone.bytes
+        self.rows.update(dict(gone.rows))
+
+    def lines(self) -> list[ReportLine]:
+        order = list(SweepKind)
+        return sorted(
+            self._lines.values(),
+            key=lambda line: (order.index(line.kind), str(line.organization), line.what, not line.goes, line.reason),
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Return how many findings are to be deleted, by kind."""
+        found: Counter[str] = Counter()
+        for line in self._lines.values():
+            if line.goes:
+                found[line.kind.value.replace(" ", "_")] += line.count
+        return dict(found)

@@ -1,48 +1,214 @@
-"""Compiles kernels before someone waits for them. numba keeps what it compiled on disk, so this takes long only once.
+"""Compile kernels before a query or a box needs them. numba keeps what it compiled on disk, so this takes long once.
 
-`python -m lakerunner.services.warm` compiles all of them, in as many processes as there are cores: `make setup` does.
+The kernels are divided into shares. A process that starts compiles the missing shares of its parts in the background
+(`compile_aside`): in processes of their own, one for each core, at a lower priority. A part that needs a kernel earlier
+compiles it itself, or waits if it is being compiled (`read/kernel_cache.py`). A file for each share says that it is
+complete for the sources as they are.
+
+`python -m lakerunner.services.warm` compiles all missing shares and waits for them.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from hashlib import blake2b
+from pathlib import Path
 
-from lakerunner.api.formats.series_rows import warm as warm_rows
+import numba
+
+import lakerunner
+from lakerunner.api.formats.series_text import warm as warm_rows
+from lakerunner.pipeline.jvm import spark_variables
 from lakerunner.pipeline.push_check import warm as warm_checks
-from lakerunner.pipeline.read.remote_write import warm_remote_write
-from lakerunner.pipeline.segments import warm as warm_readers
-from lakerunner.pipeline.warm import warm as warm_tending
+from lakerunner.pipeline.read.kernel_cache import DIRECTORY, announce_compiling, is_compiling, share_kernels
+from lakerunner.pipeline.remote_write.reader import warm_remote_write
+from lakerunner.pipeline.warm import warm_fold, warm_merges, warm_signal
 from lakerunner.query.metrics.kernels import warm as warm_scans
+from lakerunner.query.metrics.rollup_rows import warm as warm_windows
 from lakerunner.query.metrics.ties import warm as warm_ties
-from lakerunner.query.metrics.warm import warm as warm_functions
-from lakerunner.query.metrics.window_kernels import warm as warm_windows
+from lakerunner.query.metrics.warm_kernels import warm as warm_functions
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.services.preflight import WORKER
+from lakerunner.services.runtime import Runtime
+
+_MODULE = "lakerunner.services.warm"
+_LOWER_PRIORITY = 5  # not the lowest: a query may wait for a kernel that is being compiled
+_LOOK_SECONDS = 0.2
 
 
-def warm_queries() -> None:
-    for warm in (warm_scans, warm_ties, warm_windows, warm_functions, warm_rows):
+def _warm_samples() -> None:
+    for warm in (warm_scans, warm_ties, warm_windows, warm_rows):
         warm()
 
 
+def _warm_tending() -> None:
+    warm_fold()
+    warm_merges()
+
+
+# What is needed first comes first. Process n of two takes every second share: about 40 s of CPU time each.
+_SHARES: dict[str, Callable[[], None]] = {
+    "logs": partial(warm_signal, "logs"),
+    "metrics": partial(warm_signal, "metrics"),
+    "traces": partial(warm_signal, "traces"),
+    "functions": warm_functions,
+    "remote-write": warm_remote_write,
+    "samples": _warm_samples,
+    "push": warm_checks,
+    "tending": _warm_tending,
+}
+_QUERY_SHARES = ("functions", "samples")
+_SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
+    "pubsub": ("push",),
+    "ingest": ("logs", "metrics", "traces", "remote-write"),
+    "compact": ("tending",),
+    "rollup": ("tending",),
+    "query-api": _QUERY_SHARES,
+    WORKER: _QUERY_SHARES,
+}
+
+
+class KernelCompiler:
+    """Processes that compile these shares. They end with this process, however it ends."""
+
+    def __init__(self, shares: Sequence[str], *, errors: int | None = subprocess.DEVNULL) -> None:
+        count = min(os.cpu_count() or 1, len(shares))
+        with announce_compiling() as file:
+            self._processes = [
+                subprocess.Popen(
+                    [sys.executable, "-m", _MODULE, *shares[number::count]],
+                    stdin=subprocess.PIPE,  # its end tells the process that we have ended
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    env=spark_variables(os.environ),  # no secrets
+                    pass_fds=[file],
+                    process_group=0,  # Ctrl-C in the terminal is for us alone; a new session would undo the priority
+                )
+                for number in range(count)
+            ]
+
+    def wait(self) -> bool:
+        """Wait until all have ended; return whether everything is compiled."""
+        codes = [process.wait() for process in self._processes]
+        return not any(codes)
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            if process.stdin:
+                process.stdin.close()
+
+
+def compile_aside(runtime: Runtime, parts: Collection[str], note: Callable[[str], None]) -> None:
+    """Start to compile the missing kernels of these parts, if any, and return at once."""
+    share_kernels()
+    shares = _missing({share for part in parts for share in _SHARES_OF_PARTS.get(part, ())})
+    if not shares:
+        return
+    try:
+        compiler = KernelCompiler(shares)
+    except OSError as error:
+        runtime.log.warning("kernels are compiled when they are first needed", error=str(error))
+        return
+    runtime.on_stop(compiler.end)
+    note("compiling kernels for the first start: about a minute in the background, the first queries may take longer")
+    runtime.log.milestone("compiling kernels for the first start", shares=shares)
+    threading.Thread(target=_report, args=(runtime, compiler), name="kernels", daemon=True).start()
+
+
+def _report(runtime: Runtime, compiler: KernelCompiler) -> None:
+    began = time.monotonic()
+    complete = compiler.wait()
+    if complete:
+        runtime.log.milestone("kernels compiled", seconds=round(time.monotonic() - began, 1))
+    elif not runtime.stopping.is_set():
+        runtime.log.warning("kernels are compiled when they are first needed", error="a compiling process has failed")
+
+
 def warm_queries_aside(sandboxes: Sandboxes) -> None:
-    """At once: in threads that no one waits for."""
-    threading.Thread(target=warm_queries, name="metrics-warm", daemon=True).start()
+    """Load or compile the kernels of queries and start a sandbox, in threads that no one waits for."""
+    for warm in (warm_functions, _warm_samples):
+        warm_aside(warm)
     threading.Thread(target=sandboxes.warm, name="sandbox-warm", daemon=True).start()
 
 
-def warm_pipeline() -> None:
-    warm_readers()
-    warm_checks()
-    warm_tending()
+def warm_aside(warm: Callable[[], None]) -> None:
+    """Call this in a thread, after the processes that compile have ended: compiling in a thread would hold up the other
+    threads of this process."""
+
+    def run() -> None:
+        while is_compiling():
+            time.sleep(_LOOK_SECONDS)
+        warm()
+
+    threading.Thread(target=run, name="kernels-warm", daemon=True).start()
 
 
-# Each in a process of its own. What two of them need is compiled twice; remote write is ready when readers come to it.
-_SHARES = (warm_pipeline, warm_remote_write, warm_queries)
+def _missing(shares: Collection[str]) -> list[str]:
+    """Return those of these shares that are not compiled, in the order in which they are needed."""
+    return [share for share in _SHARES if share in shares and not _is_compiled(share)]
+
+
+def _is_compiled(share: str) -> bool:
+    try:
+        return _marker(share).read_text() == _sources()
+    except OSError:
+        return False
+
+
+def _marker(share: str) -> Path:
+    return DIRECTORY / f"{share}.compiled"
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of the sources that have kernels, and of what compiles them."""
+    digest = blake2b(f"{numba.__version__} {sys.version}".encode(), digest_size=16)
+    for path in sorted(Path(lakerunner.__file__).parent.rglob("*.py")):
+        if b"numba" in (source := path.read_bytes()):
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def _compile(shares: Sequence[str]) -> None:
+    """Compile these shares in this process, and end if the process that started it ends."""
+
+    def end_with_parent() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    os.nice(_LOWER_PRIORITY)
+    share_kernels()
+    for share in shares:
+        _SHARES[share]()
+        with suppress(OSError):
+            _marker(share).write_text(_sources())
+    os._exit(0)  # not through the end of the interpreter, which would wait for threads of libraries
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments:
+        _compile(arguments)
+    shares = _missing(_SHARES)
+    if not shares:
+        return 0
+    print("compiling kernels, once: about a minute on two cores")  # noqa: T201 - for `make`
+    compiler = KernelCompiler(shares, errors=None)
+    try:
+        return 0 if compiler.wait() else 1
+    finally:
+        compiler.end()
 
 
 if __name__ == "__main__":
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for share in [pool.submit(share) for share in _SHARES]:
-            share.result()
+    sys.exit(main(sys.argv[1:]))

@@ -1,11 +1,11 @@
-"""The loop behind compaction and rollup: take boxes, plan works, run them in a Spark job, commit each, give up the
+"""The loop of compaction and rollup: take boxes, plan works, run them in a Spark job, commit each, acknowledge the
 boxes.
 
 Comes in: boxes from the bus, and failed ones whose pause is over. Goes out: commits, and rows of failed work. A kind
 (compact.py, rollup.py) says what a box means.
 
-What always holds: a box that was taken stays in hand until each of its works is committed, recorded as failed, or
-void. A store or an index that is away counts for nothing. What kills its worker, or fails, counts for that work alone.
+What always holds: a box that was taken is kept until each of its works is committed, recorded as failed, or void. An
+attempt counts as failed only for the work that fails or kills its worker, and not if the store or the index is away.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from lakerunner.services.logs import Log
 log = Log("work")
 _WAIT_SECONDS = 0.5
 _LOOK_SECONDS = 2.0  # between two looks for failed work that is due
-_CONFLICTS = 20  # so many in a row are no accident
+_CONFLICTS = 20  # this many in a row are not chance
 
 B = TypeVar("B", bound=CompactBox | RollupBox)
 W = TypeVar("W")
 
 
-class Kind(Protocol[B, W]):
-    """What boxes of one kind mean. `points`: failpoints before and after a commit, and after the box is given up."""
+class WorkKind(Protocol[B, W]):
+    """How boxes of one kind are planned, run and committed. `points` are the failpoints before and after a commit, and
+    after the box is acknowledged."""
 
     @property
     def name(self) -> str: ...
@@ -53,27 +54,27 @@ class Kind(Protocol[B, W]):
     def points(self) -> tuple[str, str, str]: ...
 
     def plan(self, box: B) -> list[W]:
-        """What there is to do by what is live now; nothing, if all of it is done or void."""
+        """Return what there is to do, by the segments that are live now; nothing if all of it is done or void."""
 
     def run(self, works: Sequence[W]) -> list[Outcome]:
-        """One Spark job. Crashed if a worker died."""
+        """Run one Spark job. Crashed if a worker died."""
 
     def commit(self, work: W, outcome: Outcome) -> None:
-        """Conflict if what the work was made of has changed."""
+        """Commit a work. Conflict if the segments that it was made of have changed."""
 
     def segments(self, work: W) -> tuple[Segment, ...]:
-        """Those it is there for: a failed work is a box of these."""
+        """Return the segments that the work is for: a failed work becomes a box of these."""
 
     def does_without(self, work: W, damaged: UUID) -> bool:
-        """Whether, with this one set aside, the others can go on."""
+        """Return whether the work can be done without this segment, which is set aside."""
 
     def report(self, work: W, outcome: Outcome, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
 class WorkParts:
-    """`probe` raises if there is no Spark to work with. `at_once`: works of one job. `turn`: who has it may run one, so
-    that those who share it do not fill Spark."""
+    """What a worker needs. `probe` raises if Spark does not work. `at_once` is the number of works in one job. `turn`
+    is held while a job runs, so that those who share it do not fill Spark."""
 
     tending: Tending
     probe: Callable[[], None]
@@ -84,8 +85,8 @@ class WorkParts:
 
 @dataclass(eq=False)
 class _Task(Generic[B]):
-    """A box in hand: from the bus, or from failed work. `recorded`: the works of it that have failed now, by their
-    segments: they are not tried again at once because others of the box are."""
+    """A box that was taken from the bus or from failed work. `recorded` are its works that have just failed, by their
+    segments: they are not retried at once when others of the box are."""
 
     box: B
     delivery: Delivery | None = None
@@ -95,10 +96,10 @@ class _Task(Generic[B]):
 
 
 class Worker(Generic[B, W]):
-    """`clock` is monotonic seconds."""
+    """The loop of one kind of work. `clock` returns monotonic seconds."""
 
     def __init__(
-        self, kind: Kind[B, W], bus: Bus, parts: WorkParts, clock: Callable[[], float] = time.monotonic
+        self, kind: WorkKind[B, W], bus: Bus, parts: WorkParts, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._kind = kind
         self._parts = parts
@@ -120,7 +121,7 @@ class Worker(Generic[B, W]):
             self._give_up(task)
 
     def close(self) -> None:
-        """What failed before and is in hand is due again at once."""
+        """Stop; failed work that was taken is due again at once."""
         for task in self._in_hand:
             if task.failed:
                 self._parts.tending.put_off(task.failed, 0.0)
@@ -128,7 +129,7 @@ class Worker(Generic[B, W]):
         self._subscription.close()
 
     def _take(self) -> None:
-        """Failed work first: there is little of it, and it waited."""
+        """Take boxes. Failed work comes first: there is little of it, and it has waited."""
         at_once = self._parts.at_once
         if self._clock() >= self._next_look:
             for work in self._parts.tending.due(self._kind.topics, at_once):
@@ -156,7 +157,7 @@ class Worker(Generic[B, W]):
             self._parts.tending.done(work)
 
     def _try(self, tasks: Sequence[_Task[B]]) -> list[_Task[B]]:
-        """Do what there is to do; the tasks that have come to an end."""
+        """Do what there is to do; return the tasks that have ended."""
         planned = [
             (task, work)
             for task in tasks
@@ -174,13 +175,13 @@ class Worker(Generic[B, W]):
         return [task for task in tasks if task not in again]
 
     def _run(self, works: Sequence[W]) -> list[Outcome]:
-        """After a crash one by one, which finds the culprit."""
+        """Run works in one job; after a crash one by one, which finds the one that caused it."""
         try:
             return self._kind.run(works)
         except Exception as error:
             if isinstance(error, Unavailable) and not isinstance(error, Crashed):
                 raise
-            self._parts.probe()  # if workers as such live, the work is to blame
+            self._parts.probe()  # if other workers live, the work is to blame
             is_bug = not isinstance(error, Crashed)
             log.error("job failed", trace=is_bug, work=self._kind.name, works=len(works), error=str(error))
             if len(works) > 1:
@@ -188,7 +189,7 @@ class Worker(Generic[B, W]):
             return [Outcome((), error=f"{type(error).__name__}: {error}")]
 
     def _finish(self, task: _Task[B], work: W, outcome: Outcome, seconds: float) -> bool:
-        """False if the box is to be looked at again."""
+        """Commit a work or record its failure; return False if the box must be planned again."""
         if outcome.damaged is not None and self._kind.does_without(work, outcome.damaged):
             self._set_aside(task.box.organization, outcome.damaged, outcome.error)
             return False

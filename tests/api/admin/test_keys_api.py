@@ -18,17 +18,16 @@ from lakerunner.api.admin.objects_api import ObjectsApi
 from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.events import EventsApi, Notified
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.api.limits import Capacity, QueryLimits
+from lakerunner.api.push.events import EventsApi, WatchedBucket
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.index.index import Index
-from lakerunner.model.caller import EVERY_ROLE, Role, in_order
-from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, EVERY_ROLE, Role, role_names
 from lakerunner.model.source import Routes
-from lakerunner.query.account import Account
-from lakerunner.services.requeue import Requeue
+from lakerunner.query.contract.account import Account
+from lakerunner.services.tending import Requeue
 from suites.doors import Doors
 from suites.pushed import ACME, OTHER
 from suites.requests import request_of
@@ -70,7 +69,7 @@ class Lake:
             build_app(
                 sql.routes(),
                 ObjectsApi(index.sources, who, len).routes(),
-                EventsApi(len, who, Notified("lake", "", Routes())).routes(),
+                EventsApi(len, who, WatchedBucket("lake", "", Routes())).routes(),
                 KeysApi(index.keys, who, cache.forget).routes(),
                 WorkApi(index.tending, who, Requeue(index.tending)).routes(),
             ),
@@ -123,7 +122,7 @@ def test_every_endpoint_lets_in_who_has_its_role_and_nobody_else(lake: Lake) -> 
                 continue
             assert answer.status_code == 403, (roles, path)
             message = answer.json()["error"]["message"]
-            assert message.startswith(f"this needs role {role}, key key-{number} has {', '.join(in_order(roles))}")
+            assert message.startswith(f"this needs role {role}, key key-{number} has {', '.join(role_names(roles))}")
             assert not any(word in answer.text for word in ("lrk_", "hidden-name", str(OTHER.id)))
     for _role, method, path, body in ENDPOINTS:
         assert lake.call("", method, path, body).status_code == 401

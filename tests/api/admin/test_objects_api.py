@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -18,10 +19,9 @@ from lakerunner.cli import cli
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.sources import Arrival
-from lakerunner.model.caller import Role
 from lakerunner.model.errors import NotFound
-from lakerunner.model.findings import Findings, Note, Reject, Rejects
-from lakerunner.model.source import SourceObject
+from lakerunner.model.organization import Role
+from lakerunner.model.source import Findings, Note, Reject, Rejects, SourceObject
 from suites.pushed import ACME, OTHER
 
 APP, CUT = "otel-raw/acme/files/app.jsonl", "otel-raw/acme/files/cut.binpb.gz"
@@ -34,7 +34,9 @@ class Served:
         cache = KeyCache(index.keys.find, Ages(3600, 3600), lambda: 0.0)
         api = ObjectsApi(index.sources, Authenticator(cache.caller, None), len)
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
-        self.keys = {one.name: index.keys.create(one.id, "k", {Role.READ, Role.WRITE}) for one in (ACME, OTHER)}
+        self.keys = {
+            one.name: index.keys.create(one.id, "k", frozenset({Role.READ, Role.WRITE})) for one in (ACME, OTHER)
+        }
 
     def ask(self, method: str, path: str, whose: str = "acme") -> httpx.Response:
         headers = {"authorization": f"Bearer {self.keys[whose]}"}
@@ -84,7 +86,7 @@ def test_what_was_found_is_listed_filtered_and_shown(served: Served) -> None:
 def test_rejects_are_listed_to_their_own_organization(served: Served) -> None:
     listed = served.ask("GET", f"/rejects?key={APP}").json()
     assert listed == {"key": APP, "etag": "e", "lines": 1000, "rejected": 1, "rejects": [vars(REJECT)]}
-    nothing = {"etag": None, "lines": 0, "rejected": 0, "rejects": []}
+    nothing: dict[str, Any] = {"etag": None, "lines": 0, "rejected": 0, "rejects": []}
     assert served.ask("GET", f"/rejects?key={CUT}").json() == {"key": CUT, **nothing}
     assert served.ask("GET", f"/rejects?key={APP}", "other").json() == {"key": APP, **nothing}
     assert served.ask("GET", "/rejects").status_code == 400

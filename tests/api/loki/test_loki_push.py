@@ -10,8 +10,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from lakerunner.api.keep import Origin
-from lakerunner.api.receive import check_all
+from lakerunner.api.push.push_store import Origin
+from lakerunner.api.push.receiver import check_all
 from lakerunner.model.protobuf import DELIMITED, VARINT, delimited, tag, varint
 from suites.doors import MAX_BYTES, Doors
 from suites.pushed import ACME, OTHER, pushed_objects

@@ -19,12 +19,11 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.model.caller import Caller, Role
 from lakerunner.model.labels.row_view import LOG_VIEW, SPAN_VIEW, known_keys
-from lakerunner.model.organization import Organization
+from lakerunner.model.organization import Caller, Organization, Role
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake, Record
 
 READ = frozenset({Role.READ})

@@ -9,7 +9,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from lakerunner.api.native.cardinality_api import usual_width
+from lakerunner.api.native.metrics_request import default_window
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from suites.metrics_lake import metrics_server, sample_lake
 
@@ -96,5 +96,7 @@ def test_what_is_wrong_is_said(url: str, given: dict[str, str], message: str) ->
 
 
 def test_windows_are_as_wide_as_fits() -> None:
-    widths = [usual_width(one) for one in (MINUTE, 8 * MINUTE, HOUR, 4 * HOUR, 4 * HOUR + 1, DAY, 30 * DAY, 400 * DAY)]
+    widths = [
+        default_window(one) for one in (MINUTE, 8 * MINUTE, HOUR, 4 * HOUR, 4 * HOUR + 1, DAY, 30 * DAY, 400 * DAY)
+    ]
     assert widths == [10_000, 10_000, 5 * MINUTE, 5 * MINUTE, HOUR, HOUR, DAY, DAY]

@@ -10,14 +10,14 @@ import httpx
 import numpy as np
 import pytest
 
-from lakerunner.api.formats.series_rows import warm
+from lakerunner.api.formats.series_text import warm
 from lakerunner.api.native import metrics_api as native_metrics
-from lakerunner.api.native.steps import usual_step
+from lakerunner.api.native.metrics_request import default_step
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account, Missing
-from lakerunner.query.series_answer import Group
+from lakerunner.query.contract.account import Account, Missing
+from lakerunner.query.series_answer import StepGroup
 from lakerunner.series.values import Steps, Vector
 from suites.leaving import leaving
 from suites.metrics_lake import ScriptedLake, ScriptedMetrics, metrics_server, sample_lake, with_groups
@@ -78,7 +78,7 @@ def test_the_plugin_says_no_step_and_times_in_ms(url: str) -> None:
     [(60_000, 1000), (3_600_000, 10_000), (86_400_000, 300_000), (365 * 86_400_000, 86_400_000)],
 )
 def test_a_step_fits_its_range(range_ms: int, step_ms: int) -> None:
-    assert usual_step(range_ms) == step_ms
+    assert default_step(range_ms) == step_ms
 
 
 def test_an_instant_a_text_and_what_is_no_number(url: str) -> None:
@@ -91,9 +91,9 @@ def test_an_instant_a_text_and_what_is_no_number(url: str) -> None:
 
 
 def test_json_for_those_who_take_nothing_else(url: str) -> None:
-    for how in ({"headers": {"accept": "application/json"}}, {"json_format": "json"}):
-        body = {"q": "rate(up{job='pay'}[1m])", **MINUTE} | ({"format": "json"} if "json_format" in how else {})
-        answer = httpx.post(f"{url}/query", json=body, headers=how.get("headers"), timeout=60).json()
+    for headers, form in (({"accept": "application/json"}, {}), ({}, {"format": "json"})):
+        body = {"q": "rate(up{job='pay'}[1m])", **MINUTE, **form}
+        answer = httpx.post(f"{url}/query", json=body, headers=headers, timeout=60).json()
         assert answer["resultType"] == "matrix"
         assert [value for _, value in answer["result"][0]["values"]] == ["0", "0", "0"]
         assert (answer["complete"], len(answer["infos"])) == (True, 1)
@@ -108,6 +108,7 @@ def test_json_for_those_who_take_nothing_else(url: str) -> None:
         ({"q": "up", "step": 0}, "not '0'"),
         ({"q": "up", "s": "now-1d", "step": 1}, "more than 11000 points"),
         ({"q": "up", "format": "csv"}, "`format` must be one of sse, json"),
+        ({"q": "up", "engine": "presto"}, "unknown engine 'presto': use one of duckdb, spark"),
         ({"q": "up", "partial": 1}, "`partial` must be true or false"),
         ({"q": "up", "s": "tomorrow"}, "s 'tomorrow' is not a time"),
         ({"q": "up[1m]"}, 'invalid expression type "range vector" for range query'),
@@ -125,8 +126,8 @@ def test_an_error_in_the_query_has_its_place(url: str) -> None:
     assert response.json()["error"]["position"] == {"line": 2, "column": 5}
 
 
-def group(second: int, value: float = 1.0) -> Group:
-    return Group(Steps(second * 1000, second * 1000), Vector([()], np.full((1, 1), value), np.ones((1, 1), bool)))
+def group(second: int, value: float = 1.0) -> StepGroup:
+    return StepGroup(Steps(second * 1000, second * 1000), Vector([()], np.full((1, 1), value), np.ones((1, 1), bool)))
 
 
 def test_points_do_not_wait_for_what_is_still_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:

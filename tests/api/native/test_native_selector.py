@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.api.native.selector import MAX_DEPTH, MAX_MATCHERS, read_selector
+from lakerunner.api.native.lookup import MAX_DEPTH, MAX_MATCHERS, read_selector
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.labels import NAME
-from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.matcher import Matcher, Operator
 
 UP = Matcher(NAME, "=", "up")
 READ = {
@@ -111,7 +111,7 @@ def test_limits() -> None:
 
 
 @given(st.text(), st.text(), st.sampled_from(["=", "!=", "=~", "!~"]))
-def test_any_text_comes_back_from_its_quotes(label: str, value: str, operator: str) -> None:
+def test_any_text_comes_back_from_its_quotes(label: str, value: str, operator: Operator) -> None:
     def quoted(text: str) -> str:
         escaped = "".join(f"\\U{ord(c):08x}" if c in '"\\\n' or ord(c) < 32 else c for c in text)
         return f'"{escaped}"'

@@ -18,10 +18,10 @@ from lakerunner.api.native import native_api as native
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.model.segment import Picked
+from lakerunner.model.segment import SegmentPick
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
+from lakerunner.query.contract.account import Account
 from lakerunner.query.sql import Question
 from servers.lake import wait_until
 from suites.leaving import leaving
@@ -62,10 +62,10 @@ class WaitingEngine:
 
     def sql(self, _organization: UUID, _question: Question) -> Answer:
         self.answers.append(Waiting())
-        return self.answers[-1]  # type: ignore[return-value]
+        return self.answers[-1]
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> Picked:
-        return Picked((), 0)
+    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> SegmentPick:
+        return SegmentPick((), 0)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def engine() -> WaitingEngine:
 
 @pytest.fixture
 def url(engine: WaitingEngine) -> Iterator[str]:
-    who = Authenticator({}.get, DEFAULT_ORGANIZATION)
+    who = Authenticator(lambda _secret: None, DEFAULT_ORGANIZATION)
     api = NativeApi(engine, engine, who, time.time_ns, QueryLimits(LIMITS, time.monotonic))  # type: ignore[arg-type]
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()

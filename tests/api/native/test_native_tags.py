@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from lakerunner.api.native.ask import Ask
-from lakerunner.api.native.lookup import Lookup, Wanted
-from lakerunner.model.labels.matcher import Matcher
+from lakerunner.api.native.lookup import Lookup, RequestQueries, RowSelection
+from lakerunner.model.labels.matcher import Matcher, Operator
 from lakerunner.model.labels.row_view import LOG_VIEW
 from lakerunner.model.time import TimeRange
 from query.sample_lake import FULL_SHRED, HOUR, NOW, OWN, START, Lake, Record, plain_map, random_records
@@ -33,8 +32,8 @@ def value_in(record: Record, name: str) -> str | None:
 
 
 def test_tags_and_values_are_those_of_the_records(random_lake: Lake) -> None:
-    lookup = Lookup(Ask(random_lake.engine(), OWN, NOW), random_lake)
-    wanted = Wanted(LOG_VIEW, TimeRange(START, START + HOUR // 2))
+    lookup = Lookup(RequestQueries(random_lake.engine(), OWN, NOW), random_lake)
+    wanted = RowSelection(LOG_VIEW, TimeRange(START, START + HOUR // 2))
     inside = [record for record, _ in random_lake.records if record.timestamp < START + HOUR // 2]
     names = {
         re.sub(r"[^a-zA-Z0-9_]", "_", key)
@@ -51,15 +50,15 @@ def test_tags_and_values_are_those_of_the_records(random_lake: Lake) -> None:
 
 @pytest.mark.parametrize("operator", ["=", "!=", "=~", "!~"])
 @pytest.mark.parametrize("value", ["200", "", "2.*", "teapot"])
-def test_matchers_choose_the_records_that_meet_them(random_lake: Lake, operator: str, value: str) -> None:
+def test_matchers_choose_the_records_that_meet_them(random_lake: Lake, operator: Operator, value: str) -> None:
     def meets(record: Record) -> bool:
         found = value_in(record, "http_status_code") or ""
         equal = found == value if operator in ("=", "!=") else re.fullmatch(value, found) is not None
         return equal == operator.startswith("=")
 
-    lookup = Lookup(Ask(random_lake.engine(), OWN, NOW), random_lake)
+    lookup = Lookup(RequestQueries(random_lake.engine(), OWN, NOW), random_lake)
     matchers = (Matcher("http.status_code", operator, value), Matcher("pod", "!=", "1"))
-    wanted = Wanted(LOG_VIEW, TimeRange(START, START + HOUR), matchers)
+    wanted = RowSelection(LOG_VIEW, TimeRange(START, START + HOUR), matchers)
     told = [value for part in lookup.values(wanted, "trace_id") for value in part]
     chosen = [record for record, _ in random_lake.records if meets(record) and value_in(record, "pod") != "1"]
     assert told == sorted(record.trace_id.hex() for record in chosen if record.trace_id)

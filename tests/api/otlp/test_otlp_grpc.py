@@ -12,7 +12,7 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.otlp.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.push.otlp_grpc import OtlpGrpcServer
 from lakerunner.model.errors import UserError
 from suites.doors import Doors
 from suites.pushed import ACME, pushed_objects
@@ -111,7 +111,7 @@ def test_a_body_that_lies_about_its_packing_is_refused(doors: Doors) -> None:
 
 
 def test_a_port_that_is_taken_is_said_at_once(doors: Doors, capfd: pytest.CaptureFixture[str]) -> None:
-    server = OtlpGrpcServer(doors.receiver, Authenticator({}.get, None), 1000)
+    server = OtlpGrpcServer(doors.receiver, Authenticator(lambda _secret: None, None), 1000)
     with pytest.raises(UserError, match=rf"cannot listen on {doors.grpc_address} for OTLP over gRPC"):
         server.start("127.0.0.1", int(doors.grpc_address.rpartition(":")[2]))
     assert capfd.readouterr() == ("", "")  # gRPC's library writes no line of its own

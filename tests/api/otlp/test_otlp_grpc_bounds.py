@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from lakerunner.api.otlp import otlp_grpc
+from lakerunner.api.push import otlp_grpc
 from suites.doors import MAX_BYTES, Doors
 from suites.pushed import pushed_objects
 from suites.requests import request_of

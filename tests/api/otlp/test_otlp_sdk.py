@@ -34,7 +34,7 @@ HEADERS = {"authorization": "Bearer lrk_acme"}
 
 
 def some_logs() -> Any:
-    kept = InMemoryLogRecordExporter()
+    kept = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     provider = LoggerProvider(shutdown_on_exit=False)
     provider.add_log_record_processor(SimpleLogRecordProcessor(kept))
     for line in ("first", "second"):
@@ -114,7 +114,7 @@ def test_the_sdk_sends_again_what_there_was_no_room_for(doors: Doors) -> None:
     release = Timer(1.5, doors.release)
     release.start()
     assert exporter.export(some_logs()).name == "SUCCESS"
-    exporter.shutdown()
+    exporter.shutdown()  # type: ignore[no-untyped-call]
     release.join()
     for answer in waiting:
         answer.result(30)

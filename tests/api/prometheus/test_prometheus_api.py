@@ -11,14 +11,15 @@ import httpx
 import numpy as np
 import pytest
 
-from lakerunner.api.formats.series_rows import warm
+from lakerunner.api.formats.series_text import warm
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
 from lakerunner.model.labels import NAME, labels_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account, Missing
-from lakerunner.query.series_answer import Group
+from lakerunner.query.contract.account import Account, Missing
+from lakerunner.query.options import SparkIsOff
+from lakerunner.query.series_answer import StepGroup
 from lakerunner.series.values import Steps, Vector
 from suites.leaving import leaving
 from suites.metrics_lake import (
@@ -102,12 +103,13 @@ def test_a_range_is_the_same_whole_and_in_groups(api: str, lake: MemoryLake) -> 
 
 def test_get_and_post_are_the_same(api: str) -> None:
     asked = {"query": "up", "time": "2024-05-01T12:00:00Z"}
-    for path, form in (
+    forms: tuple[tuple[str, dict[str, Any]], ...] = (
         ("query", asked),
         ("query_range", {"query": "up", **RANGE}),
         ("labels", {}),
         ("series", {"match[]": "up"}),
-    ):
+    )
+    for path, form in forms:
         posted = httpx.post(f"{api}/{path}", data=form, timeout=60)
         assert data(posted) == data(httpx.get(f"{api}/{path}", params=form, timeout=60)), path
     both = httpx.post(f"{api}/query", params={"query": "1"}, data={"query": "2"})
@@ -312,6 +314,23 @@ def test_raw_points_alone_can_be_asked_for(api: str) -> None:
     assert "tier" in refused.json()["error"]
 
 
+def test_the_engine_can_be_named() -> None:
+    lake = ScriptedLake(answers={"up": SparkIsOff()})
+    with metrics_server(lake, NOW * 1_000_000) as url:
+        for path, more in (("query", {}), ("query_range", {"start": 1, "end": 2, "step": 1})):
+            off = get(f"{url}/prometheus/api/v1/{path}", query="up", engine="spark", **more)
+            assert lake.asked[-1].engine == "spark"
+            assert (off.status_code, off.json()["errorType"]) == (400, "bad_data")
+            why = "engine=spark is not available: the setting query_spark is off"
+            assert off.json()["error"] == f'invalid parameter "engine": {why}'
+            get(f"{url}/prometheus/api/v1/{path}", query="up", **more)
+            assert lake.asked[-1].engine == "duckdb"
+            refused = get(f"{url}/prometheus/api/v1/{path}", query="up", engine="presto", **more)
+            assert (refused.status_code, refused.json()["errorType"]) == (400, "bad_data")
+            wrong = """invalid parameter "engine": unknown engine 'presto': use one of duckdb, spark"""
+            assert refused.json()["error"] == wrong
+
+
 def test_the_lookback_and_partial_answers_are_asked_for(lake: MemoryLake) -> None:
     missing = Missing(3, TimeRange(NOW * 1_000_000, NOW * 1_000_000 + 1), "the store is away")
     partial = MemoryLake(lake.series_of, account=Account(missing=(missing,), degraded="the index is away"))
@@ -407,7 +426,7 @@ def test_a_client_that_leaves_ends_its_query() -> None:
 
 def test_nothing_is_sent_before_all_is_known() -> None:
     """A failure in the last group has its status."""
-    group = Group(Steps(0, 0), Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
+    group = StepGroup(Steps(0, 0), Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
     answer = ScriptedMetrics([group, "wait", UserError("late")])
     with metrics_server(ScriptedLake(answers={"q": answer}), NOW * 1_000_000) as url:
         threading.Timer(0.1, answer.go.set).start()

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,10 +16,11 @@ from api.prometheus.test_prometheus_api import BAD, NOW, RANGE, UP
 from api.prometheus.test_prometheus_samples import NATIVE, PLAIN, UTF8, lake_at
 from conformance.peer import prometheus, write
 from conformance.script import Sample, State
-from lakerunner.api.formats.series_rows import warm
+from lakerunner.api.formats.series_text import warm
 from lakerunner.model.labels import NAME
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from servers.peers import peer, run_peer
+from suites.grafana import Grafana
 from suites.metrics_lake import MemoryLake, metrics_server, sample_lake
 
 
@@ -30,34 +30,6 @@ def root() -> Iterator[str]:
     warm()
     with metrics_server(sample_lake(NOW), NOW * 1_000_000, keys={"secret": DEFAULT_ORGANIZATION}) as url:
         yield f"{url}/prometheus"
-
-
-class Grafana:
-    """The calls that Grafana's Prometheus data source makes, with its parameters: POST with a form for queries and
-    lists, GET where the API has no POST, the key as a header or as the password of basic authentication."""
-
-    def __init__(self, root: str, key: str = "secret") -> None:
-        self._http = httpx.Client(
-            base_url=root,
-            timeout=60,
-            headers={"user-agent": "Grafana/12.1.0", "accept-encoding": "gzip", "authorization": f"Bearer {key}"},
-        )
-
-    def resource(self, method: str, path: str, given: dict[str, Any]) -> Any:
-        """Its backend passes calls of the editor on as they are."""
-        sent = {"data": given} if method == "POST" else {"params": given}
-        response = self._http.request(method, path, headers={"x-datasource-uid": "lake"}, **sent)
-        assert response.status_code == 200, response.text
-        body = response.json()
-        assert body["status"] == "success"
-        return body["data"]
-
-    def range(self, expr: str, start: int, end: int, step: float) -> Any:
-        given = {"query": expr, "start": f"{start}", "end": f"{end}", "step": f"{step:g}"}
-        return self.resource("POST", "/api/v1/query_range", given)
-
-    def instant(self, expr: str, at: float) -> Any:
-        return self.resource("POST", "/api/v1/query", {"query": expr, "time": f"{at:.3f}"})
 
 
 @pytest.fixture

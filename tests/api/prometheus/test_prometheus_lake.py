@@ -12,11 +12,11 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from api.prometheus.test_prometheus_samples import federated, named, read, request_of, results
-from lakerunner.api.formats.series_rows import warm
+from lakerunner.api.formats.series_text import warm
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.query.workers import OneWorker
 from pipeline.remote_write_oracle import framed, message_type, raw_of
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake
@@ -87,7 +87,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_a_range_over_segments(served: Served) -> None:
-    asked = {"start": SECONDS + 120, "end": SECONDS + 240, "step": 60}
+    asked: dict[str, Any] = {"start": SECONDS + 120, "end": SECONDS + 240, "step": 60}
     answer = served.prometheus("query_range", query=f"sum by (http_route) ({REQUESTS})", **asked)
     assert answer["result"] == [
         {"metric": {"http_route": route}, "values": [[SECONDS + 60 * n, str(n * rate)] for n in (2, 3, 4)]}
@@ -102,7 +102,7 @@ def test_an_instant_has_job_and_instance(served: Served) -> None:
 
 
 def test_lists_over_segments(served: Served) -> None:
-    within = {"start": SECONDS, "end": SECONDS + 300}
+    within: dict[str, Any] = {"start": SECONDS, "end": SECONDS + 300}
     names = served.prometheus("label/__name__/values", **within)
     assert {REQUESTS, "sizes_bytes_bucket", "sizes_bytes_count", "sizes_bytes_sum"} <= set(names)
     assert served.prometheus("label/http_route/values", match=REQUESTS, **within) == ["/a", "/b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lakerunner.api.prometheus.error_types import error_response
+from lakerunner.api.prometheus.response import error_response
 from lakerunner.model.errors import UserError
 
 

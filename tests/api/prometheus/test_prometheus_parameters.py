@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.api.prometheus.error_types import Refused
 from lakerunner.api.prometheus.request import Parameters, read_duration, unescaped_label
+from lakerunner.api.prometheus.response import PrometheusError
 from lakerunner.model.time import MAX_NS, MIN_NS
 
 S, MS = 1_000_000_000, 1_000_000
@@ -34,7 +34,9 @@ def test_times(text: str, ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "2015-07-01", "2015-02-31T00:00:00Z", "inf", "nan", " 1", "1_0", "1e999"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(Refused, match=r'invalid parameter "t": cannot parse ".*" to a valid timestamp') as found:
+    with pytest.raises(
+        PrometheusError, match=r'invalid parameter "t": cannot parse ".*" to a valid timestamp'
+    ) as found:
         Parameters([("t", text)]).time("t")
     assert found.value.type == "bad_data"
 
@@ -52,7 +54,7 @@ def test_durations(text: str, ms: int) -> None:
     [("", "to a valid duration"), ("5x", "to a valid duration"), ("m5", "valid"), ("1e300", "overflows")],
 )
 def test_what_is_no_duration(text: str, why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(PrometheusError, match=why):
         read_duration("step", text)
 
 
@@ -65,11 +67,11 @@ def test_limits_and_flags() -> None:
         False,
         False,
     )
-    with pytest.raises(Refused, match='invalid parameter "bad": limit must be non-negative'):
+    with pytest.raises(PrometheusError, match='invalid parameter "bad": limit must be non-negative'):
         given.count("bad")
-    with pytest.raises(Refused, match=r'invalid parameter "worse": strconv\.Atoi: parsing "x": invalid syntax'):
+    with pytest.raises(PrometheusError, match=r'invalid parameter "worse": strconv\.Atoi: parsing "x": invalid syntax'):
         given.count("worse")
-    with pytest.raises(Refused, match="neither true nor false"):
+    with pytest.raises(PrometheusError, match="neither true nor false"):
         given.flag("worse")
 
 

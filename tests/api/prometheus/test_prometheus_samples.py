@@ -18,8 +18,8 @@ from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.promql.selection.staleness import STALE
-from lakerunner.query.account import Account
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
+from lakerunner.query.contract.account import Account
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram, ResetHint
 from lakerunner.series.values import Samples
 from pipeline.remote_write_oracle import message_type
 from suites.metrics_lake import MemoryLake, metrics_server
@@ -35,12 +35,16 @@ NATIVE = Histogram(
     4.5,
     1e-128,
     1.0,
-    Buckets(np.array([-3, -2, 4], np.int32), np.array([1.0, 2.0, 0.5])),
-    Buckets(np.array([7], np.int32), np.array([2.0])),
+    BucketCounts(np.array([-3, -2, 4], np.int32), np.array([1.0, 2.0, 0.5])),
+    BucketCounts(np.array([7], np.int32), np.array([2.0])),
     reset_hint=ResetHint.NOT_RESET,
 )
 CUSTOM = Histogram(
-    CUSTOM_BUCKETS, 3.5, 4.5, positive=Buckets(np.array([0, 2], np.int32), np.array([2.0, 1.5])), custom_values=(1, 2.5)
+    CUSTOM_BUCKETS,
+    3.5,
+    4.5,
+    positive=BucketCounts(np.array([0, 2], np.int32), np.array([2.0, 1.5])),
+    custom_values=(1, 2.5),
 )
 
 

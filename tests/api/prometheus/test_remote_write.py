@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.api.body import setting_limit
-from lakerunner.api.prometheus.remote_write import PATHS, unsnapped
+from lakerunner.api.push.remote_write import PATHS, unsnapped
 from lakerunner.model.errors import TooLarge
 from lakerunner.pipeline.read.wire import varint
 from suites.doors import MAX_BYTES, Doors

@@ -19,7 +19,7 @@ from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.segments import READERS, Raw
+from lakerunner.pipeline.make_segments import READERS, Raw
 from lakerunner.pipeline.steps.take import take
 from servers.lake import wait_until
 from servers.peers import running_peer

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.api.formats.choose import FORMATS, format_accepted
-from lakerunner.api.sql.sql_request import Asked
-from lakerunner.lakeql.describe import COLUMN_MEANINGS, TABLE_MEANINGS
-from lakerunner.lakeql.tables import TABLES
+from lakerunner.api.formats.row_formats import FORMATS, format_accepted
+from lakerunner.api.sql.sql_api import SqlRequest
+from lakerunner.lakeql.tables import COLUMN_MEANINGS, TABLE_MEANINGS, TABLES
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Organization
 from lakerunner.query.sql import SqlQueries
@@ -174,17 +173,17 @@ def test_meanings_are_of_the_columns_there_are() -> None:
 )
 def test_what_is_not_understood_is_refused(body: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as refused:
-        Asked.of(body, {}, "*/*")
+        SqlRequest.parse(body, {}, "*/*")
     assert said in str(refused.value)
 
 
 def test_the_query_string_names_a_format_and_nothing_else() -> None:
-    assert Asked.of({"query": "x"}, {"format": "csv"}, "application/json").format.name == "csv"
-    assert Asked.of({"query": "x", "format": "csv"}, {"format": "csv"}, "").format.name == "csv"
+    assert SqlRequest.parse({"query": "x"}, {"format": "csv"}, "application/json").format.name == "csv"
+    assert SqlRequest.parse({"query": "x", "format": "csv"}, {"format": "csv"}, "").format.name == "csv"
     with pytest.raises(UserError, match="the body names format 'csv', the query string 'json': name only one"):
-        Asked.of({"query": "x", "format": "csv"}, {"format": "json"}, "")
+        SqlRequest.parse({"query": "x", "format": "csv"}, {"format": "json"}, "")
     with pytest.raises(UserError, match="the query string has an unknown field 'query'"):
-        Asked.of({"query": "x"}, {"query": "y"}, "")
+        SqlRequest.parse({"query": "x"}, {"query": "y"}, "")
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakerunner.api.formats import json as json_module
-from lakerunner.api.formats import parquet as parquet_module
+from lakerunner.api.formats import row_formats as json_module
+from lakerunner.api.formats import row_formats as parquet_module
 from lakerunner.api.formats import sse as sse_module
-from lakerunner.api.formats.choose import FORMATS
+from lakerunner.api.formats.row_formats import FORMATS
 from lakerunner.model.time import TimeRange
-from lakerunner.query.account import Account, Missing
+from lakerunner.query.contract.account import Account, Missing
 from suites.leaving import leaving
 from suites.scripted import FAILURE, Scripted, ScriptedEngine, events_of, sql_server
 

@@ -17,7 +17,7 @@ from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.workers.addresses import Addresses, Lookup, lookups
 from lakerunner.api.workers.dns import urls_of
 from lakerunner.api.workers.k8s import Cluster, k8s_lookup
-from lakerunner.model.errors import Unavailable, UserError, in_full
+from lakerunner.model.errors import Unavailable, UserError, full_message
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
 
@@ -189,7 +189,7 @@ def test_what_the_api_refuses_is_unavailable_and_shows_no_token(kubernetes: ApiS
         kubernetes.lookup()()
     assert "cannot list the endpoints of k8s://lake/query-worker:7080: the API server returned 403" in said.value.detail
     assert "may list" in said.value.detail
-    assert "of-the-pod" not in in_full(said.value)
+    assert "of-the-pod" not in full_message(said.value)
 
 
 def test_outside_a_cluster_it_says_so(tmp_path: Path) -> None:

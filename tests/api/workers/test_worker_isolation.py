@@ -18,8 +18,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Leaf
-from lakerunner.promql.operators import FetchSamples
-from lakerunner.promql.sample_range import Selection
+from lakerunner.promql.operators import FetchSamples, Selection
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.unit import Unit
 from lakerunner.services.processes import worker_routes
@@ -115,7 +114,7 @@ def test_anothers_segment_under_ones_own_name_is_not_there(worker: Worker) -> No
     "task",
     [
         FetchSamples(EVERYTHING),
-        *(ListSeries(what, EVERYTHING, 100) for what in ("series", "exemplars", "metadata")),  # type: ignore[arg-type]
+        *(ListSeries(what, EVERYTHING, 100) for what in ("series", "exemplars", "metadata")),
     ],
 )
 def test_a_unit_of_metrics_reads_what_is_its_organizations(worker: Worker, task: Operator) -> None:

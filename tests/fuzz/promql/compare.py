@@ -40,7 +40,7 @@ _OMITTED = re.compile(r"\d+ more (warning|info) annotations omitted")
 
 
 def difference(query: Query, ours: dict[str, Any], theirs: dict[str, Any], *, in_parts: bool = False) -> str | None:
-    """What differs, in a line; None: nothing."""
+    """Describe what differs, in a line; None if nothing does."""
     ours, theirs = (_comparable(query, one, in_parts) for one in (ours, theirs))
     if ours["status"] != theirs["status"]:
         return f"ours: {_status(ours)}, theirs: {_status(theirs)}"
@@ -56,7 +56,7 @@ def difference(query: Query, ours: dict[str, Any], theirs: dict[str, Any], *, in
 
 
 def _comparable(query: Query, answer: dict[str, Any], in_parts: bool) -> dict[str, Any]:
-    """Without what is excused in texts."""
+    """Return the answer without the excused parts of texts."""
     patterns = [_PLACE] if not query.text.isascii() else []
     patterns += [_RAISED] if not query.instant or _SUBQUERY.search(query.text) else []
     patterns += [_DUPLICATES] if in_parts else []
@@ -74,7 +74,7 @@ def _comparable(query: Query, answer: dict[str, Any], in_parts: bool) -> dict[st
 def _status(answer: dict[str, Any]) -> str:
     if answer["status"] == "success":
         return f"success {json.dumps(answer['data'])[:300]}"
-    message = answer["error"].partition("error parsing regexp")[0]  # the reason is told in our own words
+    message = answer["error"].partition("error parsing regexp")[0]  # the reason has our own words
     return f"{answer['errorType']}: {message}"
 
 

@@ -1,10 +1,10 @@
-"""The series that random queries are asked of: the same for the same seed.
+"""The series for random queries: the same for the same seed.
 
-What always holds: all samples lie within one block of two hours of Prometheus' storage, in which reset hints are what
-conformance/memory.py makes of them; series are in the order of their labels, which is then the order of their creation
-in Prometheus, so that it adds up in the order in which we do. Both sides of a native histogram are filled from its
-first sample on, or never: Prometheus' chunks give buckets to the samples before, and quantiles in the zero bucket go by
-that. There are no start times, which Prometheus' remote write does not take in.
+What always holds: all samples lie within one two-hour block of Prometheus' storage, in which reset hints are those of
+conformance/memory.py; series are sorted by labels, which is then the order of their creation in Prometheus, so that it
+adds up in the same order as we do. Both sides of a native histogram are filled from its first sample on, or never:
+Prometheus' chunks give buckets to the samples before, and quantiles in the zero bucket depend on that. There are no
+start times, which Prometheus' remote write ignores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from conformance.script import Sample, State
 from lakerunner.model.labels import NAME, Labels, labels_of
 from lakerunner.promql.selection.staleness import STALE
-from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, BucketCounts, Histogram, ResetHint
 
 START = 1_709_287_200_000  # 2024-03-01 10:00, an even hour
 LENGTH = 110 * 60_000
@@ -67,7 +67,7 @@ def _all(chance: random.Random) -> Iterator[tuple[Mapping[str, str], Callable[[r
 
 
 def _classic() -> Iterator[tuple[Mapping[str, str], Callable[[random.Random], Values]]]:
-    """Bounds are written in several ways, some twice, some wrong; one histogram has no end."""
+    """Write bounds in several ways, some twice, some invalid; one histogram has no +Inf."""
     written = {
         ("a", "x:1"): ("0.1", "0.5", "1", "5", "+Inf"),
         ("a", "y:2"): ("0.10", "5e-1", "1.0", "1", "Inf"),
@@ -83,7 +83,7 @@ def _classic() -> Iterator[tuple[Mapping[str, str], Callable[[random.Random], Va
 
 
 def _times(chance: random.Random) -> list[int]:
-    """Irregular, with gaps; some series begin late or end early."""
+    """Return irregular times with gaps; some series begin late or end early."""
     first = START + (chance.randrange(LENGTH // 2) if chance.random() < 0.2 else chance.randrange(60_000))
     last = END - (chance.randrange(LENGTH // 3) if chance.random() < 0.2 else 0)
     interval = chance.choice((60_000, 60_000, 61_000, 75_500))
@@ -114,7 +114,7 @@ def _gauge(chance: random.Random) -> Values:
 
 
 def _few(chance: random.Random) -> Values:
-    """Whole numbers, the same ones often."""
+    """Return integers that often repeat."""
     while True:
         yield STALE if chance.random() < 0.02 else float(chance.randrange(5))
 
@@ -151,7 +151,7 @@ def _mixed(chance: random.Random) -> Values:
 
 
 def _exponential(chance: random.Random) -> Values:
-    """A counter with resets; now and then its schema or zero bucket changes."""
+    """Return a counter with resets; now and then its schema or zero bucket changes."""
     schema, threshold = chance.choice((-2, -1, 0, 0, 1, 3)), chance.choice((0.0, 0.001, 0.5))
     whole, signed = chance.random() < 0.6, chance.random() < 0.4
     counts: dict[int, float] = {}
@@ -164,7 +164,7 @@ def _exponential(chance: random.Random) -> Values:
             counts, below, zero = {}, {}, 0.0
             schema, threshold = chance.choice((-1, 0, 1, 2)), chance.choice((0.0, 0.001, 2.0))
         if chance.random() < 0.01:
-            counts, below, zero, total = {}, {}, 0.0, 0.0  # a new chunk may tell the same by other buckets
+            counts, below, zero, total = {}, {}, 0.0, 0.0  # a new chunk may hold the same with other buckets
             yield STALE
         fresh = [1, -1][: 1 + signed] if not counts else []
         for sign in [*fresh, *([0] * chance.randrange(5))]:
@@ -208,6 +208,6 @@ def _gauge_histogram(chance: random.Random) -> Values:
         yield Histogram(1, count, chance.gauss(0, 9), 0.01, zero, *both, reset_hint=ResetHint.GAUGE)
 
 
-def _buckets(counts: Mapping[int, float]) -> Buckets:
+def _buckets(counts: Mapping[int, float]) -> BucketCounts:
     indexes = sorted(counts)
-    return Buckets(np.array(indexes, np.int32), np.array([counts[index] for index in indexes], np.float64))
+    return BucketCounts(np.array(indexes, np.int32), np.array([counts[index] for index in indexes], np.float64))

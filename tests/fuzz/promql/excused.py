@@ -1,4 +1,4 @@
-"""Where Prometheus 3.15 is wrong: what makes a difference to it none of ours. Each is as narrow as it can be told."""
+"""Differences caused by bugs of Prometheus 3.15. Each is described as narrowly as possible."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from lakerunner.series.expression import (
     bare,
     parts,
 )
-from lakerunner.series.steady import is_steady
+from lakerunner.series.function import is_steady
 
 _NAMED = re.compile(r"(?<=: )\[.*\];")
 
 
 def excuse(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """Why a difference is none of ours; None: it is."""
+    """Return why a difference is not our fault; None if it is."""
     if "same labelset" in ours.get("error", "") and theirs["status"] == "success" and _has_both(theirs["data"]):
         return "series that came to have the same labels become one with a number and a histogram at the same time"
     try:
@@ -67,14 +67,14 @@ def _has_both(data: Mapping[str, Any]) -> bool:
 
 
 def _hides_both(query: Query, theirs: Mapping[str, Any]) -> bool:
-    """Of what is the same at every step Prometheus counts the samples, and finds too many."""
+    """Prometheus counts the samples of what is the same at every step again, and finds too many."""
     return theirs.get("error") == "unexpected number of samples" or (
         not query.instant and theirs["status"] == "success"
     )
 
 
 def _relabels(node: Expression) -> bool:
-    """Series that may have histograms."""
+    """Return whether series that may have histograms get other labels."""
     return (
         isinstance(node, Call)
         and node.function in ("label_replace", "label_join")
@@ -83,7 +83,7 @@ def _relabels(node: Expression) -> bool:
 
 
 def _takes_first_by_label(node: Expression, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether series with and without a label that is sorted by are among those that either side took."""
+    """Return whether either side took series both with and without a label that is sorted by."""
     if not (isinstance(node, Aggregate) and node.op == "limitk"):
         return False
     call = bare(node.inner)
@@ -95,13 +95,13 @@ def _takes_first_by_label(node: Expression, ours: Mapping[str, Any], theirs: Map
 
 
 def _names_others(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether both found several series of one match group of a range, and told of different ones."""
+    """Return whether both found several series of one match group of a range, and named different ones."""
     told = {_NAMED.sub("", one.get("error", "")) for one in (ours, theirs)}
     return not query.instant and len(told) == 1 and "found duplicate series for the match group" in told.pop()
 
 
 def _pairs_kept_in_a_map(node: Expression) -> bool:
-    """A binary operation on what another one or an aggregation made."""
+    """Return whether it is a binary operation on the result of another one or of an aggregation."""
     return isinstance(node, Binary) and any(
         isinstance(one, Binary | Aggregate) for side in (node.left, node.right) for one in _nodes(side)
     )

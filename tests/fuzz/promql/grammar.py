@@ -1,6 +1,6 @@
-"""Random queries of the whole language over the series of data.py, by the kind of value that is wanted where.
+"""Random queries of the whole language over the series of data.py, built by the kind of value that each place takes.
 
-A query is text: parentheses stand where they are needed or by chance. Some are refused, as numbers may be any.
+A query is text: it has parentheses where they are needed or by chance. Some are refused, since numbers may be anything.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def moment(chance: random.Random) -> int:
 
 
 class Grammar:
-    """Each method gives text of one kind of value, at most so deep."""
+    """Each method returns text of one kind of value, of limited depth."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -109,7 +109,7 @@ class Grammar:
         return f'{label}{op}"{self._one(words.PATTERNS if "~" in op else values)}"'
 
     def _when(self) -> str:
-        """offset and @, in any order."""
+        """Return offset and @, in any order."""
         found = []
         if self._happens(0.1):
             found.append(f" offset {self._offset()}")
@@ -123,7 +123,7 @@ class Grammar:
         return self._one(words.OFFSETS) if self._happens(0.8) else self._one(words.OFFSET_TERMS)
 
     def _function(self, depth: int) -> str:
-        """Those of one vector and numbers."""
+        """Return a function of one vector and numbers."""
         name = self._one(_OF_VECTOR)
         if name in ("round", *words.CLOCK) and self._happens(0.3):
             return f"{name}()" if name != "round" else f"round({self.vector(depth - 1)})"
@@ -136,7 +136,7 @@ class Grammar:
             sources = "".join(f', "{self._one(words.LABELS)}"' for _ in range(self._chance.randint(0, 3)))
             return f'label_join({inner}, "{self._one(words.NEW_LABELS)}", "{self._one(("-", "", "é"))}"{sources})'
         pattern, replacement = self._chance.choice(words.REPLACED)
-        if pattern == "(":  # which is told before what else is wrong
+        if pattern == "(":  # which is reported before any other mistake
             inner = self.selector()
         names = f'"{self._one(words.NEW_LABELS)}", "{replacement}", "{self._one(words.LABELS)}"'
         return f'label_replace({inner}, {names}, "{pattern}")'
@@ -188,7 +188,7 @@ class Grammar:
     # Histograms
 
     def _histograms(self, depth: int) -> str:
-        """A vector that has some, most of the time."""
+        """Return a vector that mostly has histograms."""
         if self._happens(0.3):
             return self.selector(words.HISTOGRAMS)
         if self._happens(0.4):
@@ -259,7 +259,7 @@ class Grammar:
         return f"{self._operand(left)} {op}{matching} {self._operand(right)}"
 
     def _alike(self) -> tuple[str, str, str]:
-        """Vectors whose series are pairs of each other, and how they are matched."""
+        """Return vectors whose series pair with each other, and how they are matched."""
         return self._chance.choice(
             (
                 (self.selector(("load",)), self.selector(("other",)), ""),
@@ -290,7 +290,7 @@ class Grammar:
         return " bool" if op in words.COMPARISONS and self._happens(0.3) else ""
 
     def _operand(self, text: str) -> str:
-        """In parentheses where it would not be whole otherwise, or by chance: `a + b * c` has a meaning too."""
+        """Add parentheses where they are needed, or by chance: `a + b * c` means something too."""
         plain = " " not in text and not text.startswith(("-", "+"))
         return text if plain or self._happens(0.1) else f"({text})"
 

@@ -1,5 +1,5 @@
-"""A query worked out in parts, as the engine has workers do it (query/series_answer.py): fragments over parts of the
-series, put together or folded, and the rest of the expression over what came of them."""
+"""Evaluate a query in parts, as the engine lets workers do it (query/series_answer.py): fragments over parts of the
+series, joined or folded, and the rest of the expression over their results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import PROMQL
-from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.notes import WORDS
 from lakerunner.series.aggregations import SPLITS
-from lakerunner.series.aggregations.split import NotSplit
-from lakerunner.series.evaluation.evaluate import Evaluator, finished
+from lakerunner.series.aggregations.aggregation import NotSplit
+from lakerunner.series.evaluation.evaluate import Evaluator, finish
 from lakerunner.series.evaluation.fragments import Fragment, split
-from lakerunner.series.evaluation.joined import joined_vectors
-from lakerunner.series.evaluation.names import distinct_series
+from lakerunner.series.evaluation.names import merge_distinct_parts
+from lakerunner.series.evaluation.pieces import join_vectors
 from lakerunner.series.expression import Aggregate, Expression
 from lakerunner.series.function import Source
 from lakerunner.series.notes import Notes
@@ -23,7 +23,7 @@ from lakerunner.series.values import Partial, Steps, Value, Vector
 
 @dataclass(frozen=True)
 class InParts:
-    """An `Evaluated` (ours.py). `parts` have each series of the whole once."""
+    """An `Evaluated` (ours.py). Each series is in exactly one of the `parts`."""
 
     parts: Sequence[Source]
     delayed_names: bool
@@ -39,7 +39,7 @@ class InParts:
         notes = Notes(WORDS)
         given = [self._of_all(fragment, notes) for fragment in cut.fragments]
         evaluator = Evaluator(whole, PROMQL, given=given, delayed_names=self.delayed_names)
-        value = finished(evaluator.evaluate(cut.rest, steps))
+        value = finish(evaluator.evaluate(cut.rest, steps))
         notes.add(evaluator.notes.all())
         return value, notes
 
@@ -48,8 +48,8 @@ class InParts:
         if isinstance(fragment.expression, Aggregate):
             partials = [piece for piece in pieces if isinstance(piece, Partial)]
             return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
-        vector = joined_vectors([piece for piece in pieces if isinstance(piece, Vector)], len(fragment.steps))
-        return vector if self.delayed_names else distinct_series(fragment.expression, vector, FUNCTIONS)
+        vector = join_vectors([piece for piece in pieces if isinstance(piece, Vector)], len(fragment.steps))
+        return vector if self.delayed_names else merge_distinct_parts(fragment.expression, vector, FUNCTIONS)
 
     def _of_one(self, fragment: Fragment, part: Source, notes: Notes) -> Vector | Partial:
         evaluator = Evaluator(part, PROMQL, delayed_names=self.delayed_names)

@@ -45,15 +45,15 @@ Ask = Callable[[Query], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """`in_parts`: our answers are put together of parts of the series."""
+    """Compares answers. `in_parts`: ours are joined from parts of the series."""
 
     ours: Ask
     theirs: Ask
     in_parts: bool
 
     def of(self, query: Query) -> tuple[str, str | None]:
-        """What became of it, in a word, and what differs. Prometheus is asked again before its answer counts: what it
-        says otherwise another time, as the ties of topk, is not defined."""
+        """Return the outcome in a word, and the difference. Prometheus is asked again before its answer counts: what
+        varies between runs, like the ties of topk, is undefined."""
         mine, theirs = self.ours(query), self.theirs(query)
         found = self._difference(query, mine, theirs)
         for _ in range(_ASKED_AGAIN if found else 0):
@@ -74,7 +74,7 @@ def in_process(loaded: State) -> Ask:
     def ask(query: Query) -> dict[str, Any]:
         try:
             return ours.answer(query, source, evaluated)
-        except Exception as crash:  # which is a difference of its own
+        except Exception as crash:  # a crash is a difference of its own
             return {"status": "error", "errorType": "crash", "error": f"{type(crash).__name__}: {crash}"}
 
     return ask
@@ -90,7 +90,7 @@ def over_http(client: httpx.Client) -> Ask:
 
 
 def asked(query: Query) -> tuple[str, dict[str, str]]:
-    """The path and the form."""
+    """Return the path and the form of the request."""
     steps = query.steps
     if query.instant:
         return "/query", {"query": query.text, "time": _seconds(steps.start)}
@@ -145,7 +145,9 @@ def _compared(queries: Sequence[Query], comparison: Comparison) -> Counter[str]:
         if found:
             small = shrunk(query, lambda one: comparison.of(one)[1] is not None)
             found = comparison.of(small)[1]
-            outcome = outcome if found else "undefined"  # gone by itself: Prometheus says otherwise by now
+            outcome = (
+                outcome if found else "undefined"
+            )  # the difference disappeared: Prometheus answers differently now
             print(f"\n{number}: {query}\n  smallest: {small}\n  {found or 'not there any more'}", flush=True)
         counts[outcome] += 1
         if number % _EVERY == 0:

@@ -1,5 +1,5 @@
-"""A smaller query that still shows a difference: nodes give way to what is inside them, modifiers and labels go, as
-long as the difference stays."""
+"""Find a smaller query that still shows a difference: nodes are replaced by what is inside them, modifiers and labels
+are removed, as long as the difference stays."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _candidates(query: Query) -> Iterator[Query]:
 
 
 def _smaller(expression: Expression) -> Iterator[Expression]:
-    """Great steps first."""
+    """Yield smaller expressions, the largest reductions first."""
     yield from parts(expression)
     yield from _without(expression)
     for place, part in enumerate(parts(expression)):
@@ -72,7 +72,7 @@ def _smaller(expression: Expression) -> Iterator[Expression]:
 
 
 def _without(expression: Expression) -> Iterator[Expression]:
-    """The node with less to it."""
+    """Yield the node with parts removed."""
     match expression:
         case Selector() | Subquery():
             yield replace(expression, offset=0, at=None)

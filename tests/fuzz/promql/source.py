@@ -1,4 +1,5 @@
-"""A state as a source of samples that is asked thousands of times: matchers are looked up once, times by halving."""
+"""A state as a source of samples that is queried thousands of times: matchers are looked up once, times by binary
+search."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from conformance.memory import as_stored, matches, samples_of
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram, ResetHint
 from lakerunner.series.values import Samples
 
 
 class StateSource:
-    """Of all series of a state, or of some."""
+    """Holds all series of a state, or some."""
 
     def __init__(self, state: State, wanted: Sequence[Labels] | None = None) -> None:
         self._labels = sorted(state.series) if wanted is None else sorted(wanted)
@@ -55,8 +56,8 @@ def _one(labels: Labels, state: State) -> Samples:
 
 
 def with_buckets_of_chunk(samples: Sequence[Sample]) -> list[Sample]:
-    """As Prometheus' storage gives them back: all histograms of a chunk have all its buckets, of count zero where they
-    had none. That is to be seen where such a bucket becomes NaN (`x * NaN`), or is the end of the buckets there are."""
+    """Return histograms as Prometheus' storage does: all of a chunk have all its buckets, with count zero where they
+    had none. That is visible where such a bucket becomes NaN (`x * NaN`), or is the last bucket."""
     chunks: list[list[Sample]] = []
     for sample in samples:
         if not chunks or not _same_chunk(chunks[-1][-1].value, sample.value):
@@ -87,6 +88,6 @@ def _filled_up(chunk: Sequence[Sample]) -> Sequence[Sample]:
     ]
 
 
-def _at(indexes: list[int], buckets: Buckets) -> Buckets:
+def _at(indexes: list[int], buckets: BucketCounts) -> BucketCounts:
     counts = dict(zip(buckets.indexes.tolist(), buckets.counts.tolist(), strict=True))
-    return Buckets(np.array(indexes, np.int32), np.array([counts.get(index, 0.0) for index in indexes]))
+    return BucketCounts(np.array(indexes, np.int32), np.array([counts.get(index, 0.0) for index in indexes]))

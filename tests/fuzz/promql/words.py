@@ -1,8 +1,8 @@
-"""What random queries are made of."""
+"""The words of random queries."""
 
 from __future__ import annotations
 
-OURS = ("sketch_over_time",)  # what Prometheus has not, and so cannot be asked beside us
+OURS = ("sketch_over_time",)  # functions that Prometheus does not have, so that they cannot be compared
 COUNTERS = ("requests_total", "started_total", "latency_bucket", "latency_count", "size", "custom", "mixed")
 HISTOGRAMS = ("size", "size", "custom", "gauge_size", "mixed")
 GAUGES = ("load", "other", "temperature", "job:load:mean", "dotted.name", "target_info", "build_info")

@@ -123,3 +123,37 @@ EXPLAIN SELECT '${env:HOSTILE_CANARY}', '${spark.hostile.canary}' FROM logs
 
 -- expect: any
 EXPLAIN ANALYZE SELECT count(*), '${env:HOSTILE_CANARY}' FROM logs WHERE message <> '${system:user.dir}'
+
+-- The same where Spark SQL runs the whole query: set operations, joins.
+
+-- engine: both
+-- expect: rows
+SELECT '${env:HOSTILE_CANARY}' AS x FROM logs UNION SELECT '${env:HOSTILE_CANARY}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT '${env:LAKERUNNER_WORKER_KEY}' AS x FROM logs UNION SELECT '${env:LAKERUNNER_WORKER_KEY}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT '${system:user.home}' AS x FROM logs UNION SELECT '${system:user.home}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT '${spark.hostile.canary}' AS x FROM logs UNION SELECT '${spark.hostile.canary}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT '${sparkconf:spark.hostile.canary}' AS x FROM logs UNION SELECT '${sparkconf:spark.hostile.canary}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT '${hiveconf:spark.hostile.canary}' AS x FROM logs UNION SELECT '${hiveconf:spark.hostile.canary}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT '${env:${env:HOSTILE_CANARY}}' AS x FROM logs UNION SELECT '${env:${env:HOSTILE_CANARY}}' AS x
+
+-- engine: both
+-- expect: rows
+SELECT count(*) AS x FROM logs a JOIN logs b ON a.timestamp = b.timestamp WHERE a.message <> '${env:HOSTILE_CANARY}'

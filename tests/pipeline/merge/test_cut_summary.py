@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.model.fingerprint import VALUES, field_fingerprints
 from lakerunner.model.labels.row_view import known_keys
+from lakerunner.model.segment import VALUES, field_fingerprints
 from lakerunner.model.signal import LOGS, METRICS, SCOPES, TRACES, SignalSpec
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work

@@ -13,8 +13,8 @@ import pytest
 
 from lakerunner.model.hll import RELATIVE_ERROR, estimate, sketch, union
 from lakerunner.model.signal import TIME
-from lakerunner.pipeline.sides import cardinality_sketches
-from lakerunner.pipeline.sides.cardinality_sketches import CardinalitySide
+from lakerunner.pipeline.segment import series_files as cardinality_sketches
+from lakerunner.pipeline.segment.series_files import CardinalitySide
 
 Row = tuple[str, int, int, int | None]  # metric, series, window, count
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,9 +18,8 @@ import pytest
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
-from lakerunner.pipeline.merge.input_series import InputSeries
-from lakerunner.pipeline.merge.opened import Damaged
-from lakerunner.pipeline.sides.series_table import SeriesTableSide
+from lakerunner.pipeline.merge.inputs import Damaged, InputSeries
+from lakerunner.pipeline.segment.series_files import SeriesTableSide
 from pipeline.remote_write_oracle import framed, message_type
 from suites.ingested import START, Ingested, ingested, random_metrics
 
@@ -69,7 +69,7 @@ def test_what_prometheus_sent_stays_as_it_was_sent(seed: int) -> None:
 
 def random_remote_write(chance: random.Random) -> bytes:
     symbols = ["", "__name__", "up", "a:b", "ä.x", "pod", "1", "2", "help", "other", "seconds"]
-    series = []
+    series: list[dict[str, Any]] = []
     for name in (2, 3, 4):
         for pod in (6, 7):
             if chance.random() < 0.7:
@@ -173,13 +173,13 @@ def test_many_series_take_no_loop() -> None:
     names = [f"metric{number % 100:03}" for number in range(count + count // 2)]
     series = np.arange(len(names))
 
-    def told(numbers: Sequence[int]) -> bytes:
+    def table_of(numbers: npt.NDArray[np.int64]) -> bytes:
         wide: Any = table.take(pa.array(np.zeros(len(numbers), np.int64)))
         for name, values in (("series", series[numbers]), ("metric_name", [names[n] for n in numbers])):
             wide = wide.set_column(wide.schema.get_field_index(name), name, pa.array(values))
         return written(wide)
 
-    tables = [told(np.arange(count)), told(np.arange(count // 2, count + count // 2))]
+    tables = [table_of(np.arange(count)), table_of(np.arange(count // 2, count + count // 2))]
     parts = [replace(case.whole, id=UUID(int=number)) for number in range(2)]
     order = sorted(range(len(names)), key=lambda number: (names[number], number))
     (first,) = (next(case.row_groups()).slice(0, 1),)

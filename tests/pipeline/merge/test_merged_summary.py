@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.model.fingerprint import INCOMPLETE, digest64
-from lakerunner.model.segment import Column
+from lakerunner.model.segment import INCOMPLETE, Column, digest64
 from lakerunner.model.signal import LOGS, METRICS, OVERFLOW, SCOPES, TIME, TRACES, SignalSpec
-from lakerunner.pipeline.summary import MOST_HELD, Summarizer
+from lakerunner.pipeline.segment.writer import MOST_HELD, Summarizer
 from suites.ingested import ingested, random_logs, random_metrics, random_spans
 
 CASES: dict[str, tuple[SignalSpec, Callable[[random.Random], bytes]]] = {

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from lakerunner.model.signal import LOGS
-from lakerunner.model.text_index import TextIndex, sought, sought_in_attribute
+from lakerunner.model.text_index import TextIndex, attribute_query, text_query
 from lakerunner.model.typed_json import decode_value
-from lakerunner.pipeline.sides import text_index
-from lakerunner.pipeline.sides.text_index import TextIndexSide
+from lakerunner.pipeline.segment import text_index
+from lakerunner.pipeline.segment.text_index import TextIndexSide
 from lakerunner.pipeline.steps import order
 from suites.ingested import START, Ingested, ingested, random_logs
 
@@ -61,10 +61,10 @@ def test_strings_in_the_map_are_found_as_they_were() -> None:
     assert escaped
     index = TextIndex(built(case))
     before, _, after = escaped[0].partition("\x01")
-    assert index.holding(sought_in_attribute(before.partition("\t")[2]))
-    assert index.holding(sought_in_attribute(after))
+    assert index.holding(attribute_query(before.partition("\t")[2]))
+    assert index.holding(attribute_query(after))
     assert built(case) == case.side(INDEX)
-    assert not index.holding(sought_in_attribute("inside-an-array-1-long"))
+    assert not index.holding(attribute_query("inside-an-array-1-long"))
 
 
 def test_json_counts_as_strings_where_nobody_says_what_it_is() -> None:
@@ -77,8 +77,8 @@ def test_json_counts_as_strings_where_nobody_says_what_it_is() -> None:
     assert "json" in {column.type for column in case.whole.columns}
     for told, inside in ((True, []), (False, [0])):
         index = TextIndex(built(case, told=told))
-        assert index.holding(sought_in_attribute("inside-an-array-long")) == inside
-        assert index.holding(sought_in_attribute("request-3-0123456789abcdef")) == [0]
+        assert index.holding(attribute_query("inside-an-array-long")) == inside
+        assert index.holding(attribute_query("request-3-0123456789abcdef")) == [0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,7 +93,7 @@ def test_every_literal_of_a_message_is_found(data: st.DataObject, messages: list
     held = [batch.column("message").to_pylist() for batch in case.row_groups()]
     wanted = {number for number, texts in enumerate(held) if any(literal in text for text in texts)}
     index = built(case, coded=data.draw(st.booleans()))
-    assert wanted <= set(TextIndex(index).holding(sought(literal)))
+    assert wanted <= set(TextIndex(index).holding(text_query(literal)))
     assert index == case.side(INDEX)
 
 

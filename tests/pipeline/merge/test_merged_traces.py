@@ -11,8 +11,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.model.signal import TRACES
-from lakerunner.pipeline.sides import trace_index
-from lakerunner.pipeline.sides.trace_index import TraceIndexSide
+from lakerunner.pipeline.segment import trace_index
+from lakerunner.pipeline.segment.trace_index import TraceIndexSide
 from suites.ingested import START, Ingested, ingested, random_spans
 
 INDEX = "traces.parquet"

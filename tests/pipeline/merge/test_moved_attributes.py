@@ -13,9 +13,9 @@ import pytest
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.signal import OVERFLOW
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
-from lakerunner.pipeline.arrays import plain
-from lakerunner.pipeline.merge.attributes import move
+from lakerunner.pipeline.merge.unify import move_attributes
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
+from lakerunner.pipeline.steps.arrow_columns import plain
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES
 
 VALUES: Mapping[int, tuple[Value, ...]] = {
@@ -87,7 +87,7 @@ def test_they_are_where_moving_them_one_by_one_puts_them() -> None:
         wanted_maps, wanted = row_by_row(
             maps.to_pylist(), {key: plain(array).to_pylist() for key, array in given.items()}, given_kinds, kinds
         )
-        found_maps, found = move(maps, given, given_kinds, kinds)
+        found_maps, found = move_attributes(maps, given, given_kinds, kinds)
         found_maps.validate(full=True)
         assert found_maps.type == OVERFLOW
         assert found_maps.to_pylist() == wanted_maps
@@ -102,4 +102,4 @@ def test_they_are_where_moving_them_one_by_one_puts_them() -> None:
 @pytest.mark.parametrize("text", ['"a', '"a"b"', '"a\nb"', '"a\\x"'])
 def test_a_text_that_is_no_typed_json_is_refused(text: str) -> None:
     with pytest.raises(Corrupt):
-        move(pa.array([[("k", text)]], OVERFLOW), {}, {}, {"k": STRING})
+        move_attributes(pa.array([[("k", text)]], OVERFLOW), {}, {}, {"k": STRING})

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.signal import LOGS
-from lakerunner.pipeline.merge.row_groups import Groups
+from lakerunner.pipeline.merge.output import RowGroups
 
 SPEC = replace(LOGS, row_group_rows=8)
 
@@ -18,11 +18,11 @@ def groups_of(services: str, piece: int) -> list[str]:
     """The services of each row group's rows, a letter each; the batches have so many rows."""
     names = pa.array(list(services), pa.string())
     batch = pa.record_batch({"service_name": names, "timestamp": pa.array(range(len(services)), pa.int64())})
-    groups = Groups((batch.slice(start, piece) for start in range(0, len(services), piece)), SPEC)
+    groups = RowGroups((batch.slice(start, piece) for start in range(0, len(services), piece)), SPEC)
     return ["".join(group.column("service_name").to_pylist()) for group in taken(groups)]
 
 
-def taken(groups: Groups) -> Iterator[pa.RecordBatch]:
+def taken(groups: RowGroups) -> Iterator[pa.RecordBatch]:
     while (group := groups.take()) is not None:
         yield group
 

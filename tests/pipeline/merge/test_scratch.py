@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakerunner.pipeline.merge.scratch import PREFIX, scratch
+from lakerunner.pipeline.merge.inputs import SCRATCH_PREFIX, scratch
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_it_is_ours_and_gone_afterwards(parent: Path) -> None:
 
 
 def test_what_the_dead_left_behind_is_cleared_away(parent: Path) -> None:
-    left = parent / f"{PREFIX}dead"
+    left = parent / f"{SCRATCH_PREFIX}dead"
     left.mkdir()
     (left / "lock").touch()
     (left / "rows.parquet").write_bytes(b"rows")

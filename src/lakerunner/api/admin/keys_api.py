@@ -1,7 +1,8 @@
-"""Keys over HTTP, for admins of an organization: GET and POST /api/v1/keys, POST .../{name}/rotate, DELETE .../{name}.
+"""API keys over HTTP, for admins of an organization: GET and POST /api/v1/keys, POST .../{name}/rotate, DELETE
+.../{name}.
 
-Everything is of the organization that the caller's key belongs to: no request can name another. A secret is in the one
-answer that made it and nowhere else.
+All keys are those of the caller's organization: no request can name another. A secret is only in the answer to the
+request that created it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply, Schema
-from lakerunner.index.keys import ApiKey, Keys
-from lakerunner.model.caller import Role, in_order, roles_named
+from lakerunner.index.api_keys import ApiKey, Keys
 from lakerunner.model.errors import UserError
+from lakerunner.model.organization import Role, parse_roles, role_names
 from lakerunner.model.time import SECOND_NS, duration_ns
 
 BODY_LIMIT = BodyLimit(64 << 10, "the limit of a request about keys")
@@ -97,7 +98,7 @@ REVOKE = Operation(
 
 @dataclass(frozen=True)
 class KeysApi:
-    """`changed` is told the organization whose keys are no longer what they were."""
+    """The endpoints of keys. `changed` is called with an organization whose keys changed."""
 
     keys: Keys
     authenticator: Authenticator
@@ -114,7 +115,7 @@ class KeysApi:
     async def list(self, request: Request) -> Response:
         organization = await self._organization(request)
         keys = await to_thread.run_sync(self.keys.list, organization)
-        return JSONResponse({"keys": [_described(key) for key in keys]})
+        return JSONResponse({"keys": [_key_json(key) for key in keys]})
 
     async def create(self, request: Request) -> Response:
         organization = await self._organization(request)
@@ -122,9 +123,9 @@ class KeysApi:
         name, names = body.get("name"), body.get("roles")
         if set(body) != {"name", "roles"} or not isinstance(name, str) or not isinstance(names, list):
             raise UserError('the body must be {"name": "...", "roles": ["read", ...]}')
-        roles = roles_named(names)
+        roles = parse_roles(names)
         secret = await to_thread.run_sync(self.keys.create, organization, name, roles)
-        return JSONResponse({"name": name, "roles": in_order(roles), "secret": secret}, 201, _NO_STORE)
+        return JSONResponse({"name": name, "roles": role_names(roles), "secret": secret}, 201, _NO_STORE)
 
     async def rotate(self, request: Request) -> Response:
         organization, name = await self._organization(request), request.path_params["name"]
@@ -132,7 +133,7 @@ class KeysApi:
         text = body.get("grace", GRACE)
         if set(body) - {"grace"} or not isinstance(text, str):
             raise UserError('the body must be {"grace": "24h"}, or empty')
-        secret = await to_thread.run_sync(self.keys.rotate, organization, name, grace_in(text))
+        secret = await to_thread.run_sync(self.keys.rotate, organization, name, parse_grace(text))
         self.changed(organization)
         return JSONResponse({"name": name, "secret": secret}, headers=_NO_STORE)
 
@@ -147,24 +148,24 @@ class KeysApi:
         return caller.organization.id
 
 
-def grace_in(text: str) -> timedelta:
-    """How long the old secret lives on after a rotation: `24h`; `0s` for not at all."""
+def parse_grace(text: str) -> timedelta:
+    """Parse how long the old secret works after a rotation: `24h`, or `0s` for not at all."""
     grace_ns = duration_ns(text)
     if grace_ns is None:
         raise UserError(f"grace {text!r} is not a duration: write 90s, 15m, 24h or 7d, or 0s for none")
     return timedelta(seconds=grace_ns // SECOND_NS)
 
 
-def _described(key: ApiKey) -> dict[str, Any]:
+def _key_json(key: ApiKey) -> dict[str, Any]:
     return {
         "name": key.name,
-        "roles": in_order(key.roles),
-        "created_at": _moment(key.created_at),
-        "rotated_at": _moment(key.rotated_at),
-        "previous_until": _moment(key.previous_until),
-        "revoked_at": _moment(key.revoked_at),
+        "roles": role_names(key.roles),
+        "created_at": _iso(key.created_at),
+        "rotated_at": _iso(key.rotated_at),
+        "previous_until": _iso(key.previous_until),
+        "revoked_at": _iso(key.revoked_at),
     }
 
 
-def _moment(time: datetime | None) -> str | None:
+def _iso(time: datetime | None) -> str | None:
     return time.isoformat() if time else None

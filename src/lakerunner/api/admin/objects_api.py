@@ -1,7 +1,7 @@
-"""Raw objects over HTTP: what became of them, lines that were rejected, failed ones again, and ended by hand.
+"""Raw objects over HTTP: list them and their rejected lines, retry failed ones, dismiss them.
 
-Scoped to the caller's organization. Where no key is needed, a request without one also sees what could be placed in no
-organization.
+A request sees the objects of its organization; a request without a key, where none is needed, also those that belong to
+no organization.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.openapi import COUNT, JSON, TEXT, Endpoint, Operation, Parameter, Reply, Schema
 from lakerunner.index.sources import SourceRecord, Sources
-from lakerunner.model.caller import Role
 from lakerunner.model.errors import UserError
-from lakerunner.model.findings import Rejects
-from lakerunner.model.source import SourceState
+from lakerunner.model.organization import Role
+from lakerunner.model.source import Rejects, SourceState
 
 LIMIT_MAX = 10_000
 _KEY_MAX = 4096
@@ -119,7 +118,7 @@ DISMISS = Operation(
 
 @dataclass(frozen=True)
 class ObjectsApi:
-    """`retry` takes records that failed, sends them again and says how many it could."""
+    """The endpoints of raw objects. `retry` queues failed records again and returns how many it could."""
 
     sources: Sources
     authenticator: Authenticator
@@ -145,7 +144,7 @@ class ObjectsApi:
         return JSONResponse(
             {
                 "counts": {state.value: counts.get(state, 0) for state in SourceState},
-                "objects": [_described(record) for record in records],
+                "objects": [_object_json(record) for record in records],
             }
         )
 
@@ -174,7 +173,7 @@ class ObjectsApi:
         )
 
     async def _scope(self, request: Request, role: Role) -> tuple[UUID, bool]:
-        """The caller's organization, and whether it sees what is of none."""
+        """Return the caller's organization, and whether the caller sees objects without an organization."""
         caller = await self.authenticator.admit(request, role)
         return caller.organization.id, caller.key is None
 
@@ -194,7 +193,7 @@ def _key(request: Request) -> str:
 
 
 def _storable(key: str | None) -> str | None:
-    """UserError for what no key can be."""
+    """Return the key; raise UserError if no object can have it."""
     if key is not None and ("\0" in key or len(key) > _KEY_MAX):
         raise UserError(f"{key[:80]!r} is not a valid key of an object")
     return key
@@ -206,7 +205,7 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def _described(record: SourceRecord) -> dict[str, Any]:
+def _object_json(record: SourceRecord) -> dict[str, Any]:
     source = record.source
     return {
         "bucket": source.bucket,
@@ -218,13 +217,13 @@ def _described(record: SourceRecord) -> dict[str, Any]:
         "signal": record.signal,
         "state": record.state.value,
         "reason": record.reason,
-        "seen_at": _moment(record.seen_at),
-        "ended_at": _moment(record.ended_at),
+        "seen_at": _iso(record.seen_at),
+        "ended_at": _iso(record.ended_at),
         "rows": record.rows,
         "rejected": record.rejected,
         "notes": [vars(note) for note in record.notes],
     }
 
 
-def _moment(time: datetime | None) -> str | None:
+def _iso(time: datetime | None) -> str | None:
     return time.isoformat() if time else None

@@ -1,6 +1,5 @@
-"""Merges and rollups that failed, over HTTP: GET /api/v1/work (what, and why) and POST /api/v1/requeue (again).
-
-Scoped to the caller's organization.
+"""Failed merges and rollups of the caller's organization over HTTP: GET /api/v1/work lists them with the reason, POST
+/api/v1/requeue retries them.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.openapi import COUNT, JSON, TEXT, TIME, Endpoint, Operation, Parameter, Reply, Schema
 from lakerunner.bus.topics import CompactBox, RollupBox, decode
 from lakerunner.index.tending import FailedWork, Tending
-from lakerunner.model.caller import Role
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.organization import Role
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIER_NAMES
 from lakerunner.model.time import iso_time
@@ -94,7 +93,8 @@ REQUEUE = Operation(
 
 @dataclass(frozen=True)
 class WorkApi:
-    """`requeue` takes an organization and ids, none for all, and says how many (works, segments) go again."""
+    """The endpoints of failed work. `requeue` queues the given ids of an organization again, or all if there are none,
+    and returns the numbers of works and segments."""
 
     tending: Tending
     authenticator: Authenticator
@@ -111,7 +111,10 @@ class WorkApi:
         failed = await to_thread.run_sync(lambda: self.tending.failed(own, limit=_SHOWN))
         aside = await to_thread.run_sync(lambda: self.tending.list_aside(own, limit=_SHOWN))
         return JSONResponse(
-            {"work": [_work(one) for one in failed], "segments": [_segment(one, reason) for one, reason in aside]}
+            {
+                "work": [_work_json(one) for one in failed],
+                "segments": [_segment_json(one, reason) for one, reason in aside],
+            }
         )
 
     async def again(self, request: Request) -> Response:
@@ -125,10 +128,10 @@ class WorkApi:
         return caller.organization.id
 
 
-def _work(failed: FailedWork) -> dict[str, Any]:
+def _work_json(failed: FailedWork) -> dict[str, Any]:
     return {
         "id": failed.work.id,
-        **_box(failed.work.payload),
+        **_box_json(failed.work.payload),
         "state": failed.state,
         "attempts": failed.attempts,
         "reason": failed.reason,
@@ -137,7 +140,7 @@ def _work(failed: FailedWork) -> dict[str, Any]:
     }
 
 
-def _box(payload: bytes) -> dict[str, Any]:
+def _box_json(payload: bytes) -> dict[str, Any]:
     try:
         box = decode(payload)
     except Corrupt:
@@ -153,7 +156,7 @@ def _box(payload: bytes) -> dict[str, Any]:
     }
 
 
-def _segment(segment: Segment, reason: str) -> dict[str, Any]:
+def _segment_json(segment: Segment, reason: str) -> dict[str, Any]:
     return {
         "id": str(segment.id),
         "collector": segment.collector,

@@ -1,1 +1,1 @@
-"""An answer's rows in the formats that clients ask for: one file each, one line each in choose.py."""
+"""Answers in the formats that clients request."""

@@ -1,8 +1,8 @@
-"""What a format is, and what several of them say in the same words.
+"""What a format of answers is, and what several formats share.
 
-A format turns an answer into a response. What always holds: no client can take part of an answer for the whole. JSON
-and Parquet are whole or an error status; SSE closes with `done` or `error`; the others, whose rows leave as they come,
-are cut off without an end.
+A format turns an answer into a response. No client can take a part of an answer for the whole: JSON and Parquet are
+complete or an error status; SSE ends with `done` or `error`; the other formats, whose rows are sent as they come, are
+cut off without an end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from starlette.responses import Response
 from lakerunner.api.stream import Broken, Stream, blocking, in_thread
 from lakerunner.model.errors import LakerunnerError, TooLarge
 from lakerunner.model.time import iso_time
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
+from lakerunner.query.contract.account import Account
 
 DEGRADED_HEADER = "lakerunner-degraded"
 WARNINGS_HEADER = "lakerunner-warnings"
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Format:
-    """`respond` owns the answer: `close`, which may block, is called by it or by the response it gives. `partial` is
-    what a request that does not say means; None: the format has no place to say that an answer lacks something."""
+    """A format of answers. `respond` owns the answer: it, or the response it returns, calls `close`, which may block.
+    `partial` is the default of a request; None if the format cannot report that an answer lacks data."""
 
     name: str
     media_type: str
@@ -39,12 +39,13 @@ class Format:
     partial: bool | None = None
 
 
-def columns(schema: pa.Schema) -> list[dict[str, str]]:
+def column_list(schema: pa.Schema) -> list[dict[str, str]]:
+    """Return the names and types of columns, for JSON."""
     return [{"name": field.name, "type": str(field.type)} for field in schema]
 
 
-def closing(account: Account) -> dict[str, Any]:
-    """Whether the answer is complete, what it lacks, and what it took: the last word of JSON and SSE."""
+def closing_fields(account: Account) -> dict[str, Any]:
+    """Return whether the answer is complete, what it lacks, and what it took: the end of JSON and SSE answers."""
     stats = account.to_json()
     del stats["missing"], stats["degraded"], stats["warnings"]
     missing = [
@@ -66,16 +67,17 @@ def closing(account: Account) -> dict[str, Any]:
 
 
 def too_large(what: str, max_bytes: int) -> TooLarge:
+    """Return the error of an answer that is larger than its format allows."""
     return TooLarge(
         f"the answer as {what} is larger than {max_bytes} bytes: add a LIMIT, or stream it, "
         "for example as ndjson or arrow"
     )
 
 
-async def streamed(answer: Answer, close: Close, media_type: str, chunks: AsyncGenerator[bytes]) -> Response:
-    """A response of these chunks, cut off where they fail. A query that fails before the first has its status."""
+async def stream_chunks(answer: Answer, close: Close, media_type: str, chunks: AsyncGenerator[bytes]) -> Response:
+    """Respond with these chunks, cut off if they fail. A query that fails before the first has an error status."""
     first = await anext(chunks, b"")
-    headers = said_in_headers(answer.account)
+    headers = warning_headers(answer.account)
 
     async def all_chunks() -> AsyncGenerator[bytes]:
         try:
@@ -91,28 +93,29 @@ async def streamed(answer: Answer, close: Close, media_type: str, chunks: AsyncG
     return Stream(all_chunks(), media_type, close, headers)
 
 
-def said_in_headers(account: Account) -> dict[str, str]:
-    """For formats that can say it nowhere else."""
-    said = {DEGRADED_HEADER: account.degraded, WARNINGS_HEADER: "; ".join(sorted(account.warnings))}
-    return {name: _one_line(text) for name, text in said.items() if text}
+def warning_headers(account: Account) -> dict[str, str]:
+    """Return the headers with warnings, for formats whose bodies have no place for them."""
+    texts = {DEGRADED_HEADER: account.degraded, WARNINGS_HEADER: "; ".join(sorted(account.warnings))}
+    return {name: header_text(text) for name, text in texts.items() if text}
 
 
 async def schema_of(answer: Answer) -> pa.Schema:
+    """Return the schema of an answer, which is known when its query has begun."""
     return await blocking(lambda: answer.schema)
 
 
-def written(answer: Answer, write: Callable[[pa.RecordBatch], T]) -> AsyncGenerator[T]:
-    """What `write` makes of each batch, in the thread that waits for the batch: on the event loop large rows would hold
-    up everybody."""
+def write_batches(answer: Answer, write: Callable[[pa.RecordBatch], T]) -> AsyncGenerator[T]:
+    """Yield `write(batch)` of each batch. It runs in the thread that waits for the batch: on the event loop, large rows
+    would delay all other requests."""
     return in_thread(map(write, answer))
 
 
 def log_bug(error: Exception) -> None:
-    """What the error tree does not know is a bug; the client is not told its details."""
+    """Log an error outside of the error tree, which is a bug; the client does not see its details."""
     if not isinstance(error, LakerunnerError | Broken):
         _logger.error("query failed", exc_info=error)
 
 
-def _one_line(text: str) -> str:
-    """As a header may have it."""
+def header_text(text: str) -> str:
+    """Return the text in ASCII on one line, as a header needs it."""
     return " ".join(text.split()).encode("ascii", "replace").decode()

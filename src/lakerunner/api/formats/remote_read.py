@@ -1,7 +1,7 @@
-"""The messages of Prometheus' remote read: prometheus.ReadRequest in, prometheus.ReadResponse out.
+"""Decode prometheus.ReadRequest and encode prometheus.ReadResponse, the messages of Prometheus' remote read.
 
-What always holds: a request is read within its bytes, or refused as UserError; unknown fields, and hints, are passed
-over. An answer has raw samples, stale markers too; histograms are written as those of floats.
+A request is read within its bytes, or refused as UserError; unknown fields and hints are ignored. An answer has raw
+samples, including stale markers; histograms are written as float histograms.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import OPERATORS, Matcher
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, tag, varint
-from lakerunner.model.regex import compiled
+from lakerunner.model.regex import compile_regex
 from lakerunner.series.arrays import Floats, Ints
-from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram
 from lakerunner.series.values import Samples
 
 SAMPLES = 0
-MAX_BYTES = 64 << 20  # of an answer, before it is packed
+MAX_BYTES = 64 << 20  # of an answer, before compression
 _RESULT, _SERIES, _LABEL, _SAMPLE, _HISTOGRAM = tag(1, DELIMITED), tag(1, DELIMITED), tag(1, DELIMITED), 0x12, b"\x22"
 _FIRST_6, _PAST_6 = 1 << 35, 1 << 42  # times of 1971 to 2109 are varints of six bytes
-_LEAST_SAMPLE = 13  # bytes of a sample at least
+_LEAST_SAMPLE = 13  # minimum bytes of a sample
+# A Sample message whose time has six bytes, as a row of an array: tag, length and tag; value; tag; time.
 _PLAIN_SAMPLE = np.dtype([("head", "V3"), ("value", "<f8"), ("time_tag", "u1"), ("time", "u1", 6)])
 
 
 @dataclass(frozen=True)
 class ReadQuery:
-    """Samples at start_ms <= time <= end_ms of the series that meet all matchers."""
+    """Request of the samples at start_ms <= time <= end_ms of the series that all matchers match."""
 
     start_ms: int
     end_ms: int
@@ -40,7 +41,7 @@ class ReadQuery:
 
 
 def read_request(data: bytes) -> tuple[list[ReadQuery], list[int]]:
-    """The queries, and the types of answers that are accepted."""
+    """Return the queries, and the types of responses that the client accepts."""
     queries, accepted = [], []
     for field, value in _fields(data):
         if field == 1:
@@ -51,7 +52,7 @@ def read_request(data: bytes) -> tuple[list[ReadQuery], list[int]]:
 
 
 def read_response(results: Iterable[Samples]) -> bytes:
-    """One result for each query, in order; each is written before the next is taken."""
+    """Encode one result for each query, in order; each is encoded before the next is read."""
     size, parts = 0, []
     for samples in results:
         _check_size(size + _LEAST_SAMPLE * len(samples.times))
@@ -70,7 +71,7 @@ def _check_size(size: int) -> None:
         raise TooLarge(f"the answer of remote read is larger than {limit}: request fewer series or a shorter time")
 
 
-# ---- what is asked
+# ---- the request
 
 
 def _query(data: bytes) -> ReadQuery:
@@ -96,12 +97,12 @@ def _matcher(data: bytes) -> Matcher:
         raise UserError(f"remote read: unknown matcher type {kind}")
     matcher = Matcher(texts[2], OPERATORS[kind], texts[3])
     if matcher.is_regex:
-        compiled(matcher.value)  # UserError for one that is wrong
+        compile_regex(matcher.value)  # raises UserError if it is invalid
     return matcher
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers of fields and their values: int, or bytes where they are delimited."""
+    """Yield the number and value of each field: int, or bytes if it is delimited. Fixed-width fields are skipped."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -166,7 +167,7 @@ def _damaged() -> UserError:
     return UserError("remote read: the body is not a prometheus.ReadRequest")
 
 
-# ---- what is answered
+# ---- the response
 
 
 def _series(labels: Labels, samples: Samples, where: slice) -> bytes:
@@ -187,6 +188,7 @@ def _series(labels: Labels, samples: Samples, where: slice) -> bytes:
 
 
 def _numbers(times: Ints, values: Floats) -> bytes:
+    """Encode float samples; those of usual times all have the same size, so one array holds them."""
     if not len(times):
         return b""
     if times.min() < _FIRST_6 or times.max() >= _PAST_6:
@@ -227,8 +229,8 @@ def _histogram(one: Histogram, time_ms: int) -> bytes:
     )
 
 
-def _buckets(buckets: Buckets, spans: int) -> Iterator[bytes]:
-    """Spans of neighbours, and the counts of all, whose field is two further."""
+def _buckets(buckets: BucketCounts, spans: int) -> Iterator[bytes]:
+    """Yield spans of adjacent buckets as field `spans`, and the counts of all buckets as field `spans` + 2."""
     indexes = buckets.indexes.astype(np.int64)
     following = 0
     for run in np.split(indexes, np.flatnonzero(np.diff(indexes) != 1) + 1) if len(indexes) else ():

@@ -1,8 +1,9 @@
-"""What the endpoints of the native API state of themselves, for api/openapi.py."""
+"""Descriptions of the endpoints of the native API, for api/openapi.py."""
 
 from __future__ import annotations
 
 from lakerunner.api.openapi import ANY, BOOLEAN, COUNT, JSON, TEXT, TIME, Body, Operation, Parameter, Reply, Schema
+from lakerunner.query.options import ENGINES
 
 EVENTS = "text/event-stream"
 _STATUSES = (400, 401, 403, 413, 415, 429, 503)
@@ -36,7 +37,7 @@ def _answer(name: str, schema: Schema, **more: Schema) -> dict[str, Schema]:
 PING = Operation(
     tag="native",
     summary="Check an API key",
-    replies={200: Reply("It is.", _answer("status", {"type": "string", "enum": ["ok"]}))},
+    replies={200: Reply("The key is valid.", _answer("status", {"type": "string", "enum": ["ok"]}))},
     errors=(401, 403, 503),
 )
 FEATURES = Operation(
@@ -129,6 +130,7 @@ _PROMQL: Schema = {
             "description": "true: list data that cannot be read instead of failing; default: true for events",
         },
         "tier": {"type": "string", "enum": ["raw"], "description": "raw: read no rollups"},
+        "engine": {"type": "string", "enum": list(ENGINES), "default": ENGINES[0]},
         "explain": {"type": "boolean", "description": "true: the last event has `reads`, the tiers that were read"},
         "format": {"type": "string", "enum": ["sse", "json"], "description": "overrides the Accept header"},
     },
@@ -186,7 +188,7 @@ TAG_VALUES = Operation(
     tag="native",
     summary="List the values of a tag in a time range",
     description="Events `result`, then `done` or `error` (docs/formats/native_api.md).",
-    parameters=(Parameter("tagName", "query", TEXT, "which tag", "service_name"),),
+    parameters=(Parameter("tagName", "query", TEXT, "name of the tag", "service_name"),),
     body=_BODY,
     replies={200: Reply("The values, as server-sent events.", {EVENTS: ANY})},
     errors=_STATUSES,

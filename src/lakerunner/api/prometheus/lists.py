@@ -1,6 +1,6 @@
-"""What there is to ask about, as Prometheus lists it: series, labels and their values, metadata, exemplars.
+"""Lists of series, labels, label values, metadata and exemplars, as Prometheus returns them.
 
-A list is whole, or says that it was cut: at the `limit` that was asked for, or at the server's own.
+A list is complete, or a warning says that it was cut: at the `limit` of the request, or at that of the server.
 """
 
 from __future__ import annotations
@@ -11,24 +11,30 @@ from functools import partial
 from typing import Any
 
 import orjson
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lakerunner.api.formats.prometheus_json import labels_json, stamp
+from lakerunner.api.formats.series_json import labels_json, stamp
 from lakerunner.api.limits import QueryLimits
-from lakerunner.api.prometheus.error_types import BAD_DATA, Refused, query_text, running
 from lakerunner.api.prometheus.request import MIN_MS, Parameters, invalid, unescaped_label, whole_number
-from lakerunner.api.prometheus.response import TRUNCATED, account_warnings, success, whole
-from lakerunner.api.stream import while_connected
-from lakerunner.model.caller import Caller
+from lakerunner.api.prometheus.response import (
+    BAD_DATA,
+    TRUNCATED,
+    PrometheusError,
+    account_warnings,
+    query_text,
+    run_work,
+    success_body,
+    whole_response,
+)
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.organization import Caller
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS
 from lakerunner.promql.parse import parse, parse_selector
-from lakerunner.query.account import Account
-from lakerunner.query.metrics.answer import Listing, MetricsLake
+from lakerunner.query.contract.account import Account
+from lakerunner.query.metric_answers import Listing, MetricsLake
 from lakerunner.series.expression import Expression, Selector, parts
 from lakerunner.series.numerals import json_number
 
@@ -37,8 +43,8 @@ MAX_SELECTORS = 256
 
 
 @dataclass(frozen=True)
-class Lists:
-    """`most` rows are listed where no limit is asked for."""
+class SeriesLists:
+    """The endpoints of lists. `most` is the maximum number of rows of a request without a limit."""
 
     lake: MetricsLake
     limits: QueryLimits
@@ -46,40 +52,40 @@ class Lists:
 
     async def series(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         if not given.all("match[]"):
-            raise Refused(BAD_DATA, "no match[] parameter provided")
+            raise PrometheusError(BAD_DATA, "no match[] parameter provided")
         limit, (start, end) = given.count("limit"), _time_range(given)
         try:
             selectors = read_selectors(given.all("match[]"))
-        except Refused as error:
+        except PrometheusError as error:
             raise invalid("match[]", error.message) from error
         listed = partial(self.lake.series, caller.organization.id, selectors, start, end, now_ns=now_ns)
-        listing = await self._within(request, caller, (start, end), lambda: listed(limit=limit or self.most))
+        listing = await self._run_in_range(request, caller, (start, end), lambda: listed(limit=limit or self.most))
         return self._response(request, listing, [dict(labels) for labels in listing.rows], limit)
 
     async def label_names(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         limit, (start, end) = given.count("limit"), _time_range(given)
         selectors = read_selectors(given.all("match[]"))
         listed = partial(self.lake.label_names, caller.organization.id, selectors, start, end, now_ns=now_ns)
-        listing = await self._within(request, caller, (start, end), lambda: listed(limit=limit or self.most))
+        listing = await self._run_in_range(request, caller, (start, end), lambda: listed(limit=limit or self.most))
         return self._response(request, listing, listing.rows, limit)
 
     async def label_values(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         name = unescaped_label(given.path["name"])
         if not name:
-            raise Refused(BAD_DATA, 'invalid label name: ""')
+            raise PrometheusError(BAD_DATA, 'invalid label name: ""')
         limit, (start, end) = given.count("limit"), _time_range(given)
         selectors = read_selectors(given.all("match[]"))
         listed = partial(self.lake.label_values, caller.organization.id, name, selectors, start, end, now_ns=now_ns)
-        listing = await self._within(request, caller, (start, end), lambda: listed(limit=limit or self.most))
+        listing = await self._run_in_range(request, caller, (start, end), lambda: listed(limit=limit or self.most))
         return self._response(request, listing, listing.rows, limit)
 
     async def metadata(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         limit, per_metric = _number(given, "limit"), _number(given, "limit_per_metric")
         if limit == 0:
-            return whole(request, success({}))
+            return whole_response(request, success_body({}))
         listed = partial(self.lake.metadata, caller.organization.id, metric=given.text("metric") or None, now_ns=now_ns)
         most, per_metric = limit if limit > 0 else self.most, max(per_metric, 0)
-        listing = await self._listed(request, caller, lambda: listed(limit=most, limit_per_metric=per_metric))
+        listing = await run_work(request, self.limits, caller, lambda: listed(limit=most, limit_per_metric=per_metric))
         found: dict[str, list[dict[str, str]]] = {}
         for metric, type_, help_, unit in listing.rows:
             found.setdefault(metric, []).append({"type": type_, "help": help_, "unit": unit})
@@ -88,55 +94,49 @@ class Lists:
     async def exemplars(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         start, end = _time_range(given)
         if end < start:
-            raise Refused(BAD_DATA, "end timestamp must not be before start timestamp")
+            raise PrometheusError(BAD_DATA, "end timestamp must not be before start timestamp")
         try:
             selectors = selectors_in(parse(given.text("query")))
         except UserError as error:
-            raise Refused(BAD_DATA, query_text(error)) from error
+            raise PrometheusError(BAD_DATA, query_text(error)) from error
         if not selectors:
-            return whole(request, success([]))
+            return whole_response(request, success_body([]))
         listed = partial(self.lake.exemplars, caller.organization.id, selectors, start, end, now_ns)
-        listing = await self._listed(request, caller, listed)
+        listing = await run_work(request, self.limits, caller, listed)
         rows = b",".join(_exemplars(labels, exemplars) for labels, exemplars in listing.rows)
         warnings = account_warnings(listing.account)
         tail = orjson.dumps({"warnings": warnings})[1:] if warnings else b"}"
         body = b'{"status":"success","data":[' + rows + b"]" + (b"," if warnings else b"") + tail
-        return whole(request, body)
+        return whole_response(request, body)
 
-    async def _within(
+    async def _run_in_range(
         self, request: Request, caller: Caller, time: tuple[int, int], work: Callable[[], Listing]
     ) -> Listing:
-        """Nothing where the end is before the start."""
-        return await self._listed(request, caller, work) if time[0] <= time[1] else Listing([], False, Account())
-
-    async def _listed(self, request: Request, caller: Caller, work: Callable[[], Listing]) -> Listing:
-        """The work is not stopped by a client that leaves; its slot is held until it has ended."""
-        with await while_connected(request, self.limits.slot(caller)):
-            try:
-                return await to_thread.run_sync(work)
-            except Exception as error:
-                raise running(error) from error
+        """Run the work; return an empty list if the end is before the start."""
+        return (
+            await run_work(request, self.limits, caller, work) if time[0] <= time[1] else Listing([], False, Account())
+        )
 
     def _response(self, request: Request, listing: Listing, data: Any, limit: int) -> Response:
         warnings = account_warnings(listing.account)
         if listing.truncated:
             warnings.append(TRUNCATED if limit else f"{TRUNCATED} metrics_max_series {self.most}")
-        return whole(request, success(data, warnings))
+        return whole_response(request, success_body(data, warnings))
 
 
 def read_selectors(texts: Sequence[str]) -> Selectors:
-    """Of `match[]`, each once. Refused where one would choose every series."""
+    """Parse the selectors of `match[]`, each once; one that could match every series is refused, as in Prometheus."""
     found: dict[tuple[Matcher, ...], None] = {}
     for text in texts:
         try:
             found[parse_selector(text)] = None
         except UserError as error:
-            raise Refused(BAD_DATA, query_text(error)) from error
-    return _few(list(found))
+            raise PrometheusError(BAD_DATA, query_text(error)) from error
+    return _check_count(list(found))
 
 
 def selectors_in(expression: Expression) -> Selectors:
-    """The matchers of every selector in it, in order, each once."""
+    """Return the matchers of every selector of an expression, in order, each once."""
     found: dict[tuple[Matcher, ...], None] = {}
     waiting = [expression]
     while waiting:
@@ -144,27 +144,27 @@ def selectors_in(expression: Expression) -> Selectors:
         if isinstance(one, Selector):
             found[one.matchers] = None
         waiting = [*parts(one), *waiting]
-    return _few(list(found))
+    return _check_count(list(found))
 
 
-def _few(selectors: Selectors) -> Selectors:
-    """Each is looked for by itself, in the index and in segments."""
+def _check_count(selectors: Selectors) -> Selectors:
+    """Limit the number of selectors: each is searched by itself, in the index and in segments."""
     if len(selectors) > MAX_SELECTORS:
         raise UserError(f"{len(selectors)} selectors; at most {MAX_SELECTORS} can be listed at once")
     return selectors
 
 
 def _time_range(given: Parameters) -> tuple[int, int]:
-    """In ms, both ends included; the end may be before the start."""
+    """Return start and end in ms, both included; the end may be before the start."""
     start, end = given.time("start", MIN_NS), given.time("end", MAX_NS)
     return max(start // MS_NS, MIN_MS), end // MS_NS
 
 
 def _number(given: Parameters, name: str) -> int:
-    """-1 where it is not given."""
+    """Parse a number; -1 if the parameter is missing."""
     found = whole_number(given.text(name) or "-1")
     if found is None:
-        raise Refused(BAD_DATA, f"{name} must be a number")
+        raise PrometheusError(BAD_DATA, f"{name} must be a number")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the endpoints of the Prometheus API state of themselves, for api/openapi.py."""
+"""Descriptions of the endpoints of the Prometheus API, for api/openapi.py."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ _OF_QUERIES = (
     _text("stats", "true: statistics of the query"),
     _text("partial_response", "true: list data that cannot be read in `warnings` instead of failing"),
     _text("tier", "raw: read no rollups"),
+    _text("engine", "duckdb, or spark: what runs the units of the query"),
 )
 
 
@@ -75,7 +76,7 @@ def _operation(summary: str, schema: Schema, *parameters: Parameter, description
 
 
 def posted(stated: Operation) -> Operation:
-    """The same, with its parameters as a form in the body."""
+    """Return the same operation with its parameters as a form in the body."""
     names = {one.name: {**one.schema, "description": one.description} for one in stated.parameters}
     return replace(stated, parameters=(), body={FORM: Body({"type": "object", "properties": names})})
 

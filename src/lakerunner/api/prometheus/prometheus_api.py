@@ -1,13 +1,14 @@
-"""Prometheus' HTTP API below /prometheus, so that Grafana, promtool and every client of Prometheus can ask the lake.
+"""Prometheus' HTTP API below /prometheus, so that Grafana, promtool and every client of Prometheus can query the lake.
 
-Comes in: requests as Prometheus' API takes them, with an API key, which alone says whose metrics are asked about. Goes
-out: Prometheus' JSON. docs/formats/prometheus_api.md states every endpoint.
+Requests and answers are those of Prometheus; the API key alone determines the organization whose metrics are read.
+docs/formats/prometheus_api.md describes every endpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -20,39 +21,50 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import PROMETHEUS_ROOT
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.openapi import Endpoint, Handler, Operation
-from lakerunner.api.prometheus import operations as said
-from lakerunner.api.prometheus.error_types import error_response, query_text
-from lakerunner.api.prometheus.lists import Lists
-from lakerunner.api.prometheus.query import Asked, Queries
-from lakerunner.api.prometheus.request import Parameters, invalid
-from lakerunner.api.prometheus.response import success, whole
-from lakerunner.api.prometheus.samples import StoredSeries
-from lakerunner.api.prometheus.server_status import (
-    ALERTMANAGERS,
-    ALERTS,
-    NO_RULES,
-    NO_SCRAPES,
-    RULES,
-    SCRAPE_POOLS,
-    TARGETS,
-    HeadStatus,
+from lakerunner.api.prometheus import operations
+from lakerunner.api.prometheus.lists import SeriesLists
+from lakerunner.api.prometheus.query import PromqlQueries, PromqlRequest
+from lakerunner.api.prometheus.request import Parameters, invalid, whole_number
+from lakerunner.api.prometheus.response import (
+    BAD_DATA,
+    PrometheusError,
+    account_warnings,
+    error_response,
+    query_text,
+    run_work,
+    success_body,
+    whole_response,
 )
-from lakerunner.api.stopping import Stopping, is_cut_off
-from lakerunner.model.caller import Caller, Role
+from lakerunner.api.prometheus.samples import StoredSeries
+from lakerunner.api.stream import Stopping, is_cut_off
 from lakerunner.model.errors import UserError
+from lakerunner.model.labels import NAME, Labels
+from lakerunner.model.organization import Caller, Role
+from lakerunner.model.time import MS_NS
 from lakerunner.promql.document import document
 from lakerunner.promql.parse import parse
-from lakerunner.promql.pretty import pretty_text
-from lakerunner.query.metrics.answer import MetricsLake
+from lakerunner.promql.printer import pretty_text
+from lakerunner.query.metric_answers import Listing, MetricsLake
 from lakerunner.series.expression import Expression
 
-COMPATIBLE = "3.15.0"  # the Prometheus whose API and PromQL this is; clients look here for what they may ask
+COMPATIBLE = "3.15.0"  # the version of Prometheus' API and PromQL; clients choose their requests by it
 Answer = Callable[[Request, Caller, Parameters, int], Awaitable[Response]]
+HEAD_MS = 2 * 3_600_000  # the time that Prometheus keeps in its head
+MOST = 10_000
+NO_SCRAPES = (
+    "Lakerunner does not scrape targets: point Prometheus' remote_write at /prometheus/api/v1/write, or send OTLP"
+)
+NO_RULES = "Lakerunner does not evaluate rules: run them in a Prometheus that reads from /prometheus/api/v1/read"
+TARGETS: Mapping[str, Any] = {"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}}
+SCRAPE_POOLS: Mapping[str, Any] = {"scrapePools": []}
+RULES: Mapping[str, Any] = {"groups": []}
+ALERTS: Mapping[str, Any] = {"alerts": []}
+ALERTMANAGERS: Mapping[str, Any] = {"activeAlertmanagers": [], "droppedAlertmanagers": []}
 
 
 @dataclass(frozen=True)
 class MetricsLimits:
-    """How long a query may run, and how many rows a list has at most."""
+    """Maximum seconds of a query, and maximum rows of a list."""
 
     seconds: float = 300.0
     series: int = 200_000
@@ -60,7 +72,7 @@ class MetricsLimits:
 
 @dataclass(frozen=True)
 class PrometheusApi:
-    """`now_ns` is the clock, handed in; `limits` are those of all queries; `ready`: whether the process can serve."""
+    """The endpoints. `now_ns` is the clock; `limits` are those of all queries; `ready`: whether it can serve."""
 
     lake: MetricsLake
     authenticator: Authenticator
@@ -70,55 +82,59 @@ class PrometheusApi:
     ready: Callable[[], bool] = lambda: True
 
     def routes(self) -> list[Route]:
-        lists = Lists(self.lake, self.limits, self.most.series)
+        lists = SeriesLists(self.lake, self.limits, self.most.series)
         status = HeadStatus(self.lake, self.limits, self.most.series)
         stored = StoredSeries(self.lake, self.limits)
         both: dict[str, tuple[Answer, Operation]] = {
-            "query": (self.query, said.QUERY),
-            "query_range": (self.query_range, said.QUERY_RANGE),
-            "query_exemplars": (lists.exemplars, said.EXEMPLARS),
-            "series": (lists.series, said.SERIES),
-            "labels": (lists.label_names, said.LABELS),
-            "format_query": (self.format_query, said.FORMAT),
-            "parse_query": (self.parse_query, said.PARSE),
+            "query": (self.query, operations.QUERY),
+            "query_range": (self.query_range, operations.QUERY_RANGE),
+            "query_exemplars": (lists.exemplars, operations.EXEMPLARS),
+            "series": (lists.series, operations.SERIES),
+            "labels": (lists.label_names, operations.LABELS),
+            "format_query": (self.format_query, operations.FORMAT),
+            "parse_query": (self.parse_query, operations.PARSE),
         }
         gets: dict[str, tuple[Answer, Operation]] = {
-            "label/{name}/values": (lists.label_values, said.LABEL_VALUES),
-            "metadata": (lists.metadata, said.METADATA),
-            "status/tsdb": (status.tsdb, said.TSDB),
-            "targets": (_always(TARGETS, NO_SCRAPES), said.TARGETS),
-            "targets/metadata": (_always([], NO_SCRAPES), said.TARGETS_METADATA),
-            "scrape_pools": (_always(SCRAPE_POOLS, NO_SCRAPES), said.SCRAPE_POOLS),
-            "rules": (_always(RULES, NO_RULES), said.RULES),
-            "alerts": (_always(ALERTS, NO_RULES), said.ALERTS),
-            "alertmanagers": (_always(ALERTMANAGERS, NO_RULES), said.ALERTMANAGERS),
-            "status/buildinfo": (_always(_build()), said.BUILD),
+            "label/{name}/values": (lists.label_values, operations.LABEL_VALUES),
+            "metadata": (lists.metadata, operations.METADATA),
+            "status/tsdb": (status.tsdb, operations.TSDB),
+            "targets": (_always(TARGETS, NO_SCRAPES), operations.TARGETS),
+            "targets/metadata": (_always([], NO_SCRAPES), operations.TARGETS_METADATA),
+            "scrape_pools": (_always(SCRAPE_POOLS, NO_SCRAPES), operations.SCRAPE_POOLS),
+            "rules": (_always(RULES, NO_RULES), operations.RULES),
+            "alerts": (_always(ALERTS, NO_RULES), operations.ALERTS),
+            "alertmanagers": (_always(ALERTMANAGERS, NO_RULES), operations.ALERTMANAGERS),
+            "status/buildinfo": (_always(_build()), operations.BUILD),
         }
         routes: list[Route] = [
-            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/{path}", self._told(answer), GET=stated, POST=said.posted(stated))
+            Endpoint(
+                f"{PROMETHEUS_ROOT}/api/v1/{path}", self._endpoint(answer), GET=stated, POST=operations.posted(stated)
+            )
             for path, (answer, stated) in both.items()
         ]
         routes += [
-            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/{path}", self._told(answer), GET=stated)
+            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/{path}", self._endpoint(answer), GET=stated)
             for path, (answer, stated) in gets.items()
         ]
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/federate", self._told(stored.federate), GET=said.FEDERATE))
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/api/v1/read", self._told(stored.read, _no_form), POST=said.READ))
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/healthy", self.healthy, GET=said.HEALTHY))
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/ready", self.is_ready, GET=said.READY))
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/federate", self._endpoint(stored.federate), GET=operations.FEDERATE))
+        routes.append(
+            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/read", self._endpoint(stored.read, _no_form), POST=operations.READ)
+        )
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/healthy", self.healthy, GET=operations.HEALTHY))
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/ready", self.is_ready, GET=operations.READY))
         return routes
 
     async def query(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
-        return await self._queries.answer(request, caller, Asked.instant(given, now_ns))
+        return await self._queries.answer(request, caller, PromqlRequest.instant(given, now_ns))
 
     async def query_range(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
-        return await self._queries.answer(request, caller, Asked.range(given, now_ns))
+        return await self._queries.answer(request, caller, PromqlRequest.range(given, now_ns))
 
     async def format_query(self, request: Request, _caller: Caller, given: Parameters, _now_ns: int) -> Response:
-        return whole(request, success(pretty_text(_parsed(given))))
+        return whole_response(request, success_body(pretty_text(_parsed(given))))
 
     async def parse_query(self, request: Request, _caller: Caller, given: Parameters, _now_ns: int) -> Response:
-        return whole(request, success(document(_parsed(given))))
+        return whole_response(request, success_body(document(_parsed(given))))
 
     async def healthy(self, _request: Request) -> Response:
         return PlainTextResponse("Lakerunner is healthy.\n")
@@ -128,11 +144,13 @@ class PrometheusApi:
         return PlainTextResponse("Lakerunner is ready.\n" if ready else "not yet\n", 200 if ready else 503)
 
     @property
-    def _queries(self) -> Queries:
-        return Queries(self.lake, self.limits, self.most.seconds)
+    def _queries(self) -> PromqlQueries:
+        return PromqlQueries(self.lake, self.limits, self.most.seconds)
 
-    def _told(self, answer: Answer, parameters: Callable[[Request], Awaitable[Parameters]] = Parameters.of) -> Handler:
-        """The endpoint: who asks, what, and every error in Prometheus' form."""
+    def _endpoint(
+        self, answer: Answer, parameters: Callable[[Request], Awaitable[Parameters]] = Parameters.read
+    ) -> Handler:
+        """Return a handler that authenticates, reads the parameters and writes every error in Prometheus' format."""
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -142,7 +160,7 @@ class PrometheusApi:
                 if not is_cut_off():
                     raise
                 return error_response(Stopping())
-            except Exception as error:  # noqa: BLE001 - told to the client, and logged where it is a bug
+            except Exception as error:  # noqa: BLE001 - reported to the client, and logged if it is a bug
                 return error_response(error)
 
         return endpoint
@@ -156,19 +174,21 @@ def _parsed(given: Parameters) -> Expression:
 
 
 async def _no_form(_request: Request) -> Parameters:
-    """For a body that its endpoint reads itself."""
+    """Return no parameters, for an endpoint that reads its body itself."""
     return Parameters(())
 
 
 def _always(data: Any, *infos: str) -> Answer:
+    """Return an endpoint with a constant answer."""
+
     async def answer(request: Request, _caller: Caller, _given: Parameters, _now_ns: int) -> Response:
-        return whole(request, success(data, infos=infos))
+        return whole_response(request, success_body(data, infos=infos))
 
     return answer
 
 
 def _build() -> dict[str, str]:
-    """As Prometheus tells of its build; Grafana reads the version and chooses by it what it asks."""
+    """Return the build information; Grafana chooses its requests by the version."""
     own = version("lakerunner")
     return {
         "version": COMPATIBLE,
@@ -179,3 +199,66 @@ def _build() -> dict[str, str]:
         "goVersion": "",
         "application": f"Lakerunner {own}",
     }
+
+
+@dataclass(frozen=True)
+class HeadStatus:
+    """status/tsdb: counts of the series with a sample in the last two hours, which Prometheus would have in its head.
+    At most `most` series are counted, from their label sets, which workers cache."""
+
+    lake: MetricsLake
+    limits: QueryLimits
+    most: int
+
+    async def tsdb(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+        limit = _limit(given.text("limit"))
+        end = now_ns // MS_NS
+        time = end - HEAD_MS, end
+
+        def count() -> tuple[Listing, dict[str, Any]]:
+            listing = self.lake.series(caller.organization.id, [], *time, limit=self.most, now_ns=now_ns)
+            return listing, status_of(listing.rows, time, listing.account.read, limit)
+
+        listing, found = await run_work(request, self.limits, caller, count)
+        warnings = account_warnings(listing.account)
+        if listing.truncated:
+            warnings.append(f"only {self.most:,} series were counted (metrics_max_series)")
+        return whole_response(request, success_body(found, warnings))
+
+
+def status_of(series: Iterable[Labels], time: tuple[int, int], chunks: int, limit: int) -> dict[str, Any]:
+    """Return the data of Prometheus' status/tsdb; `chunks` is the number of segments that were read."""
+    pairs: Counter[tuple[str, str]] = Counter()
+    count = 0
+    for labels in series:
+        pairs.update(labels)
+        count += 1
+    values: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    for (name, value), number in pairs.items():
+        values[name] += 1
+        memory[name] += (len(name.encode()) + len(value.encode()) + 2) * number  # as Prometheus stores labels
+    metrics = {value: number for (name, value), number in pairs.items() if name == NAME}
+    stats = {"numSeries": count, "numLabelPairs": len(pairs), "chunkCount": chunks}
+    return {
+        "headStats": {**stats, "minTime": time[0], "maxTime": time[1]},
+        "seriesCountByMetricName": _first(metrics, limit),
+        "labelValueCountByLabelName": _first(values, limit),
+        "memoryInBytesByLabelName": _first(memory, limit),
+        "seriesCountByLabelValuePair": _first({f"{n}={v}": number for (n, v), number in pairs.items()}, limit),
+    }
+
+
+def _first(counts: Mapping[str, int], limit: int) -> list[dict[str, Any]]:
+    """Return the largest counts, equal ones by name."""
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:limit]
+    return [{"name": name, "value": value} for name, value in ordered]
+
+
+def _limit(text: str) -> int:
+    limit = whole_number(text) if text else 10
+    if limit is None or limit < 1:
+        raise PrometheusError(BAD_DATA, "limit must be a positive number")
+    if limit > MOST:
+        raise PrometheusError(BAD_DATA, f"limit must not exceed {MOST}")
+    return limit

@@ -1,7 +1,7 @@
-"""PromQL at one moment and over a range: what is asked, checked as Prometheus checks it, and its answer.
+"""PromQL at one time and over a range: the request, validated as Prometheus does, and its answer.
 
-An answer is whole or an error with its status: nothing is sent before all of it is worked out. What is held until then
-are arrays, which the engine bounds; their text is made while it is sent. A client that leaves ends its query.
+An answer is complete or an error status: nothing is sent before all of it is computed. Until then it is held as arrays,
+which the engine bounds; their text is written while it is sent. If the client leaves, its query ends.
 """
 
 from __future__ import annotations
@@ -18,20 +18,29 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lakerunner.api.answering import Close, respond
-from lakerunner.api.formats.prometheus_json import result_json
-from lakerunner.api.limits import QueryLimits
-from lakerunner.api.prometheus.error_types import BAD_DATA, TIMEOUT, Refused, query_text, running
+from lakerunner.api.formats.series_json import result_json
+from lakerunner.api.limits import Close, QueryLimits, respond
 from lakerunner.api.prometheus.request import MAX_MS, MIN_MS, Parameters, invalid, read_duration
-from lakerunner.api.prometheus.response import TRUNCATED, account_warnings, notes_texts, streamed
-from lakerunner.model.caller import Caller
+from lakerunner.api.prometheus.response import (
+    BAD_DATA,
+    TIMEOUT,
+    TRUNCATED,
+    PrometheusError,
+    account_warnings,
+    note_texts,
+    query_text,
+    stream_response,
+    to_execution_error,
+)
 from lakerunner.model.errors import UserError
+from lakerunner.model.organization import Caller
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.language import LOOKBACK_MS
 from lakerunner.promql.plan import PromqlQuestion
-from lakerunner.query.metrics.answer import MetricsLake
-from lakerunner.query.metrics.reads import to_json
-from lakerunner.query.series_answer import Group, SeriesAnswer
+from lakerunner.query.metric_answers import MetricsLake
+from lakerunner.query.options import SparkIsOff, read_engine
+from lakerunner.query.reads import to_json
+from lakerunner.query.series_answer import SeriesAnswer, StepGroup
 from lakerunner.series.values import Steps
 
 MAX_POINTS = 11_000
@@ -39,8 +48,9 @@ _ALL = 1 << 62
 
 
 @dataclass(frozen=True)
-class Asked:
-    """`limit` on series, 0: none; `timeout_ns` None: as long as any query may run."""
+class PromqlRequest:
+    """A parsed request. `limit` is the maximum number of series, 0 for all; `timeout_ns` None means the server's
+    maximum."""
 
     question: PromqlQuestion
     limit: int
@@ -48,13 +58,13 @@ class Asked:
     stats: str
 
     @classmethod
-    def instant(cls, given: Parameters, now_ns: int) -> Asked:
+    def instant(cls, given: Parameters, now_ns: int) -> PromqlRequest:
         limit = given.count("limit")
         at = given.time("time", now_ns) // MS_NS
-        return cls._of(given, Steps(*[_within("time", at)] * 2), limit, now_ns, instant=True)
+        return cls._build(given, Steps(*[_within("time", at)] * 2), limit, now_ns, instant=True)
 
     @classmethod
-    def range(cls, given: Parameters, now_ns: int) -> Asked:
+    def range(cls, given: Parameters, now_ns: int) -> PromqlRequest:
         limit = given.count("limit")
         start, end = given.time("start"), given.time("end")
         if end < start:
@@ -64,16 +74,16 @@ class Asked:
             why = "zero or negative query resolution step widths are not accepted. Try a positive integer"
             raise invalid("step", why)
         if (end - start) // step > MAX_POINTS:
-            raise Refused(
+            raise PrometheusError(
                 BAD_DATA,
                 f"exceeded maximum resolution of {MAX_POINTS:,} points per timeseries. "
                 "Try decreasing the query resolution (?step=XX)",
             )
         steps = Steps(_within("start", start // MS_NS), _within("end", end // MS_NS), step // MS_NS)
-        return cls._of(given, steps, limit, now_ns, instant=False)
+        return cls._build(given, steps, limit, now_ns, instant=False)
 
     @classmethod
-    def _of(cls, given: Parameters, steps: Steps, limit: int, now_ns: int, *, instant: bool) -> Asked:
+    def _build(cls, given: Parameters, steps: Steps, limit: int, now_ns: int, *, instant: bool) -> PromqlRequest:
         timeout = given.duration("timeout") if given.text("timeout") else None
         lookback = _lookback(given.text("lookback_delta"))
         question = PromqlQuestion(
@@ -84,31 +94,40 @@ class Asked:
             lookback,
             given.flag("partial_response"),
             raw=_raw(given.text("tier")),
+            engine=_engine(given.text("engine")),
         )
         return cls(question, limit, timeout, given.text("stats"))
 
 
 def _raw(tier: str) -> bool:
-    """Our own: `tier=raw` reads no rollups."""
+    """Parse `tier`, a parameter of our own: raw reads no rollups."""
     if tier not in ("", "raw"):
         raise invalid("tier", "write raw, or leave it out")
     return tier == "raw"
 
 
+def _engine(name: str) -> str:
+    """Our own: `engine=spark` has Spark's tasks run the units."""
+    try:
+        return read_engine(name)
+    except UserError as error:
+        raise invalid("engine", str(error)) from error
+
+
 def _lookback(text: str) -> int:
-    """In ms."""
+    """Parse lookback_delta; return ms."""
     if not text:
         return LOOKBACK_MS
     try:
-        asked = read_duration("lookback_delta", text) // MS_NS
-    except Refused as error:
+        lookback = read_duration("lookback_delta", text) // MS_NS
+    except PrometheusError as error:
         why = error.message.partition(": ")[2]
-        raise Refused(BAD_DATA, f"error parsing lookback delta duration: {why}") from error
-    return asked if asked > 0 else LOOKBACK_MS
+        raise PrometheusError(BAD_DATA, f"error parsing lookback delta duration: {why}") from error
+    return lookback if lookback > 0 else LOOKBACK_MS
 
 
 def _within(name: str, time_ms: int) -> int:
-    """Room is left for what a query looks back on."""
+    """Check the range of a time; a margin is left for offsets and ranges of the query."""
     margin = 100 * 365 * 86_400_000
     if not MIN_MS + margin <= time_ms <= MAX_MS - margin:
         raise invalid(name, "times range from 1777-09-21 to 2162-04-11")
@@ -116,63 +135,67 @@ def _within(name: str, time_ms: int) -> int:
 
 
 @dataclass(frozen=True)
-class Queries:
-    """`seconds` is how long a query may run at most."""
+class PromqlQueries:
+    """Runs queries; `seconds` is the maximum time of one."""
 
     lake: MetricsLake
     limits: QueryLimits
     seconds: float
 
-    async def answer(self, request: Request, caller: Caller, asked: Asked) -> Response:
+    async def answer(self, request: Request, caller: Caller, parsed: PromqlRequest) -> Response:
         began = queued = time.perf_counter()
 
         def begin() -> SeriesAnswer:
             nonlocal queued
             queued = time.perf_counter()
             try:
-                return self.lake.promql(caller.organization.id, asked.question)
+                return self.lake.promql(caller.organization.id, parsed.question)
+            except SparkIsOff as error:
+                raise invalid("engine", str(error)) from error
             except UserError as error:
                 raise invalid("query", query_text(error)) from error
 
         async def write(answer: SeriesAnswer, close: Close) -> Response:
-            groups = await self._groups(answer, asked)
+            groups = await self._groups(answer, parsed)
             spent = time.perf_counter() - began
-            return await streamed(request, _body(answer, groups, asked, (queued - began, spent)), close)
+            return await stream_response(request, _body(answer, groups, parsed, (queued - began, spent)), close)
 
         return await respond(request, self.limits, caller, begin, write)
 
-    async def _groups(self, answer: SeriesAnswer, asked: Asked) -> list[Group]:
-        asked_for = self.seconds if asked.timeout_ns is None else max(asked.timeout_ns, 0) / 1e9
-        seconds = min(self.seconds, asked_for)
+    async def _groups(self, answer: SeriesAnswer, parsed: PromqlRequest) -> list[StepGroup]:
+        timeout = self.seconds if parsed.timeout_ns is None else max(parsed.timeout_ns, 0) / 1e9
+        seconds = min(self.seconds, timeout)
         try:
             async with asyncio.timeout(seconds):
                 return await to_thread.run_sync(list, answer, abandon_on_cancel=True)
         except TimeoutError:
             why = f"query timed out in expression evaluation: it ran for {seconds:g} s"
-            raise Refused(TIMEOUT, why) from None
+            raise PrometheusError(TIMEOUT, why) from None
         except Exception as error:
-            raise running(error) from error
+            raise to_execution_error(error) from error
 
 
-def _body(answer: SeriesAnswer, groups: Sequence[Group], asked: Asked, seconds: tuple[float, float]) -> Iterator[bytes]:
-    question, notes, account = asked.question, answer.notes, answer.account
-    kind, result, cut = result_json(groups, question.instant, asked.limit or _ALL)
+def _body(
+    answer: SeriesAnswer, groups: Sequence[StepGroup], parsed: PromqlRequest, seconds: tuple[float, float]
+) -> Iterator[bytes]:
+    question, notes, account = parsed.question, answer.notes, answer.account
+    kind, result, cut = result_json(groups, question.instant, parsed.limit or _ALL)
     head = b'{"status":"success","data":{"resultType":' + orjson.dumps(kind) + b',"result":'
-    stats = b',"stats":' + orjson.dumps(_stats(answer, seconds)) if asked.stats else b""
-    warnings = account_warnings(account) + notes_texts(notes, "warning", question.text)
+    stats = b',"stats":' + orjson.dumps(_stats(answer, seconds)) if parsed.stats else b""
+    warnings = account_warnings(account) + note_texts(notes, "warning", question.text)
     warnings += [TRUNCATED] if cut else []
-    if asked.stats not in ("", "true", "all"):
+    if parsed.stats not in ("", "true", "all"):
         warnings.append(
-            f'value "{asked.stats}" for parameter "stats" is deprecated and will be rejected in the next major '
+            f'value "{parsed.stats}" for parameter "stats" is deprecated and will be rejected in the next major '
             'release, use "true" or "all"'
         )
-    said: dict[str, Any] = {"warnings": warnings, "infos": notes_texts(notes, "info", question.text)}
-    tail = orjson.dumps({name: texts for name, texts in said.items() if texts})[1:]
+    lists: dict[str, Any] = {"warnings": warnings, "infos": note_texts(notes, "info", question.text)}
+    tail = orjson.dumps({name: texts for name, texts in lists.items() if texts})[1:]
     return chain([head], result, [stats + b"}" + (b"," if len(tail) > 1 else b"") + tail])
 
 
 def _stats(answer: SeriesAnswer, seconds: tuple[float, float]) -> dict[str, Any]:
-    """Those of Prometheus' statistics that have a meaning here, and our own account."""
+    """Return those of Prometheus' statistics that have a meaning here, and our own account."""
     queued, spent = seconds
     account = answer.account.to_json()
     prepared = account["seconds"].get("plan", 0.0) + account["seconds"].get("pick", 0.0)

@@ -1,7 +1,7 @@
-"""Parameters of the Prometheus API, as Prometheus reads them: from the query string and from a form in the body.
+"""Parse parameters of the Prometheus API as Prometheus does: from the query string and from a form in the body.
 
-Times and durations go out in ms, wrong ones as Refused with Prometheus' words. Parameters that are not known are passed
-over: dashboards send some of their own.
+Times and durations are returned in ns; an invalid one raises PrometheusError with Prometheus' own message. Unknown
+parameters are ignored, because dashboards send some of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from lakerunner.api.body import BodyLimit, content_type, read_body
-from lakerunner.api.prometheus.error_types import BAD_DATA, Refused
+from lakerunner.api.prometheus.response import BAD_DATA, PrometheusError
 from lakerunner.model.time import MAX_NS, MIN_NS
 
 BODY_LIMIT = BodyLimit(4 << 20, "the limit of a form")
@@ -30,13 +30,13 @@ _RFC3339 = re.compile(
 )
 _UNITS = {"y": 365 * 86_400_000, "w": 7 * 86_400_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _DURATION = re.compile("".join(f"(?:([0-9]+){unit})?" for unit in _UNITS))
-# How Prometheus writes its own first and last moment, which are beyond what four digits of a year can say.
+# How Prometheus writes its minimum and maximum time, whose years have more than four digits.
 _EDGES = {"-292273086-05-16T16:47:06Z": MIN_NS, "+292277025-08-18T07:12:54.999999999Z": MAX_NS}
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
 class Parameters:
-    """Of one request; what stands in the body goes before what stands in the query string."""
+    """The parameters of one request; those of the body come before those of the query string."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]], path: Mapping[str, str] | None = None) -> None:
         self.path = dict(path or {})
@@ -45,21 +45,22 @@ class Parameters:
             self._values.setdefault(name, []).append(value)
 
     @classmethod
-    async def of(cls, request: Request) -> Parameters:
+    async def read(cls, request: Request) -> Parameters:
+        """Read the parameters of a request."""
         body = await read_body(request, BODY_LIMIT) if request.method == "POST" else b""
         if body and content_type(request) != FORM:
-            raise Refused(BAD_DATA, f"error parsing form values: the body of a POST is {FORM}")
+            raise PrometheusError(BAD_DATA, f"error parsing form values: the body of a POST is {FORM}")
         return cls(_pairs(body) + _pairs(request.scope["query_string"]), request.path_params)
 
     def all(self, name: str) -> list[str]:
         return self._values.get(name, [])
 
     def text(self, name: str) -> str:
-        """ "" where it is not given."""
+        """Return the first value; "" if the parameter is missing."""
         return self._values.get(name, [""])[0]
 
     def time(self, name: str, default_ns: int | None = None) -> int:
-        """In ns; without a default it must be given. Beyond what 64 bits of ns hold it is their end."""
+        """Parse a time; return ns, clamped to 64 bits. Without a default the parameter is required."""
         text = self.text(name)
         if not text and default_ns is not None:
             return default_ns
@@ -70,11 +71,11 @@ class Parameters:
         return min(max(found, MIN_NS), MAX_NS)
 
     def duration(self, name: str) -> int:
-        """In ns."""
+        """Parse a duration; return ns."""
         return read_duration(name, self.text(name))
 
     def count(self, name: str) -> int:
-        """A limit; 0: none."""
+        """Parse a limit; 0 if the parameter is missing."""
         text = self.text(name)
         if not text:
             return 0
@@ -93,12 +94,12 @@ class Parameters:
         return text in _TRUE
 
 
-def invalid(parameter: str, why: str) -> Refused:
-    return Refused(BAD_DATA, f"invalid parameter {_quoted(parameter)}: {why}")
+def invalid(parameter: str, why: str) -> PrometheusError:
+    return PrometheusError(BAD_DATA, f"invalid parameter {_quoted(parameter)}: {why}")
 
 
 def read_duration(name: str, text: str) -> int:
-    """In ns: a number of seconds, or as in PromQL: 1h30m."""
+    """Parse a number of seconds, or a duration as in PromQL such as 1h30m; return ns."""
     if _NUMBER.fullmatch(text):
         ns = float(text) * _SECOND_NS
         if not abs(ns) <= 2.0**63:
@@ -112,15 +113,15 @@ def read_duration(name: str, text: str) -> int:
 
 
 def whole_number(text: str) -> int | None:
-    """None if it is none of 64 bits."""
+    """Parse an integer; None if it is invalid or has more than 64 bits."""
     found = _WHOLE.fullmatch(text)
     number = int(text) if found and len(text) <= _LONGEST else None
     return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
 def unescaped_label(name: str) -> str:
-    """A label's name in the form that fits a path: U__ before it, `__` for `_`, `_2e_` for any other character. One
-    that is not of this form is as it is."""
+    """Decode a label name that was escaped for a path: prefix U__, `__` for `_`, `_2e_` for any other character. A
+    name that is not escaped like this is returned unchanged."""
     if not name.startswith("U__"):
         return name
     made, at, escaped = [], 0, name[3:]
@@ -136,8 +137,8 @@ def unescaped_label(name: str) -> str:
 def _pairs(encoded: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(encoded.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
-    except ValueError as error:  # also what is no UTF-8
-        raise Refused(BAD_DATA, f"error parsing form values: {error}") from error
+    except ValueError as error:  # also raised for invalid UTF-8
+        raise PrometheusError(BAD_DATA, f"error parsing form values: {error}") from error
 
 
 def _time_ns(text: str) -> int | None:
@@ -145,7 +146,7 @@ def _time_ns(text: str) -> int | None:
         fraction, whole = math.modf(float(text)) if math.isfinite(float(text)) else (0.0, math.nan)
         if math.isnan(whole):
             return None
-        ms = math.floor(abs(fraction) * 1000 + 0.5) / 1000  # to ms, halves away from zero
+        ms = math.floor(abs(fraction) * 1000 + 0.5) / 1000  # rounded to ms, halves away from zero, as Go does
         return int(whole) * _SECOND_NS + int(math.copysign(ms, fraction) * _SECOND_NS)
     found = _RFC3339.fullmatch(text)
     if found is None:
@@ -153,7 +154,7 @@ def _time_ns(text: str) -> int | None:
     day, digits, sign, hours, minutes = found.groups()
     try:
         moment = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    except ValueError:  # a day that no month has
+    except ValueError:  # for example February 30
         return None
     offset = int(f"{sign or '+'}1") * (int(hours or 0) * 3600 + int(minutes or 0) * 60)
     seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) - offset

@@ -17,7 +17,7 @@ from threading import Lock, Thread
 
 from lakerunner.api.workers.dns import dns_lookup
 from lakerunner.api.workers.k8s import k8s_lookup
-from lakerunner.model.errors import LakerunnerError, UserError, in_full
+from lakerunner.model.errors import LakerunnerError, UserError, full_message
 
 Lookup = Callable[[], Sequence[str]]
 _EVERY_SECONDS = 5.0
@@ -83,7 +83,7 @@ class _Kept:
         try:
             found = self._lookup()
         except LakerunnerError as error:
-            _logger.warning("lookup of query workers failed, using the ones known before: %s", in_full(error))
+            _logger.warning("lookup of query workers failed, using the ones known before: %s", full_message(error))
         finally:
             with self._lock:
                 self._known = self._known if found is None else found

@@ -1,7 +1,7 @@
 """Query workers by Kubernetes: the ready endpoints of a service, from its EndpointSlices.
 
-Asked of the API server as pods do it: with the token and the certificate authority of the pod's service account, which
-needs leave to list `endpointslices` in that namespace. The token is read anew each time, because it is replaced.
+The API server is called as pods do it: with the token and the certificate authority of the service account of the pod,
+which needs permission to list `endpointslices` in that namespace. The token is read each time: Kubernetes replaces it.
 """
 
 from __future__ import annotations

@@ -6,27 +6,23 @@ the unit over. A worker's name stands in answers and errors, so it is not its ad
 
 from __future__ import annotations
 
-import io
 import logging
 import socket
 import ssl
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
-from typing import Any
 
 import httpx
 import orjson
-import pyarrow as pa
 
 from lakerunner.api.tls import trusting
 from lakerunner.api.workers.addresses import Addresses
 from lakerunner.api.workers.worker_api import KEY_HEADER
-from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable, error_from
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable, error_from_body
 from lakerunner.plan.operator import Operator
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
+from lakerunner.query.answer_frames import FramedAnswer
 from lakerunner.query.unit import Unit
 from lakerunner.query.workers import Worker
 
@@ -101,102 +97,31 @@ def _lost(worker: str, what: str, error: Exception) -> Lost:
 
 
 def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
-    """No unit was begun: the worker is busy, or is not one that we can use. Not the fault of whoever asked."""
+    """Return the error of a worker that began no unit: it is busy, or we cannot use it. The client is not at fault."""
     try:
-        error = error_from(orjson.loads(body)["error"])
+        error = error_from_body(orjson.loads(body)["error"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return Lost(f"query worker {worker} returned {status}, and not as a query worker does")
     return error if status in _LATER else Lost(f"query worker {worker} refused the unit: {error}")
 
 
-class _RemoteAnswer:
-    """An Answer (query/answer.py) whose work is done elsewhere. Closing the response stops that work."""
+class _RemoteAnswer(FramedAnswer):
+    """An answer over HTTP. Closing the response stops the work."""
 
     def __init__(self, response: httpx.Response, worker: str, operator: Operator) -> None:
+        super().__init__(response.iter_raw(), operator)
         self._response = response
-        self._operator = operator
-        self._frames = _Frames(response, worker)
-        self._reader: pa.RecordBatchReader | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._open().schema
-
-    @property
-    def account(self) -> Account:
-        return self._frames.account
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            yield from self._operator.decode(self._open())
-            self._frames.expect_end()
-        finally:
-            self.close()
+        self._worker = worker
 
     def close(self) -> None:
         """To close a socket does not wake the thread that reads it; to shut it down does."""
         stream = self._response.extensions.get("network_stream")
-        connection = stream.get_extra_info("socket") if stream and not self._frames.ended else None
+        connection = stream.get_extra_info("socket") if stream and not self.is_whole else None
         if connection is not None:
             with suppress(OSError):
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)  # that of TLS would first forget its keys
         with suppress(RuntimeError):  # another thread is reading it, and closes it
             self._response.close()
 
-    def _open(self) -> pa.RecordBatchReader:
-        if self._reader is None:
-            self._reader = pa.ipc.open_stream(self._frames)
-        return self._reader
-
-
-class _Frames(io.RawIOBase):
-    """The Arrow bytes inside the frames, as a file."""
-
-    def __init__(self, response: httpx.Response, worker: str) -> None:
-        super().__init__()
-        self.account = Account()
-        self._worker = worker
-        self._chunks = response.iter_raw()
-        self._wire = bytearray()
-        self._arrow = bytearray()
-        self.ended = False
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        while not self.ended and (size < 0 or len(self._arrow) < size):
-            self._next_frame()
-        take = len(self._arrow) if size < 0 else size
-        data = bytes(self._arrow[:take])
-        del self._arrow[:take]
-        return data
-
-    def expect_end(self) -> None:
-        """Read to the last byte of the response, so that its connection can be used again."""
-        while not self.ended:
-            self._next_frame()
-        with suppress(httpx.HTTPError):
-            for _ in self._chunks:
-                pass
-
-    def _next_frame(self) -> None:
-        kind, length = struct.unpack(">cI", self._exactly(5))
-        data = self._exactly(length)
-        if kind == b"A":
-            self._arrow += data
-        elif kind == b"E":
-            raise error_from(orjson.loads(data))
-        else:
-            self.ended = True
-            self.account = Account.from_json(orjson.loads(data))
-
-    def _exactly(self, size: int) -> bytes:
-        try:
-            while len(self._wire) < size:
-                self._wire += next(self._chunks)
-        except (StopIteration, httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
-            raise _lost(self._worker, "broke off its answer", error) from error
-        data = bytes(self._wire[:size])
-        del self._wire[:size]
-        return data
+    def _lost(self, error: Exception) -> Lost:
+        return _lost(self._worker, "broke off its answer", error)

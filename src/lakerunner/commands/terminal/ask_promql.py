@@ -1,7 +1,7 @@
-"""One question in PromQL, its answer as a plot, a table, JSON or CSV.
+"""Run a PromQL query and show its answer as a plot, a table, JSON or CSV.
 
-Points come as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never short.
-Exit codes are those of `lakerunner sql`.
+Points arrive as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never a
+short answer. Exit codes are those of `lakerunner sql`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,22 @@ import click
 import orjson
 
 from lakerunner.api.time_range import time_range
-from lakerunner.commands.terminal.answers import Digits, Ended, OnProgress, broken_off
 from lakerunner.commands.terminal.ask_sql import INCOMPLETE
 from lakerunner.commands.terminal.client import Client
-from lakerunner.commands.terminal.show import error_text, progress_bar, show_rows, warn
-from lakerunner.model.drawn import drawn, for_terminal
-from lakerunner.model.errors import LakerunnerError, UserError, error_from
+from lakerunner.commands.terminal.show import (
+    AnswerEnd,
+    ExactNumber,
+    OnProgress,
+    broken_off,
+    error_text,
+    progress_bar,
+    show_rows,
+    warn,
+)
+from lakerunner.model.display import escape_controls, for_terminal
+from lakerunner.model.errors import LakerunnerError, UserError, error_from_body
 from lakerunner.model.time import MS_NS
-from lakerunner.query.metrics.read_lines import lines
+from lakerunner.query.read_lines import read_lines
 from lakerunner.series.numerals import json_number
 
 FORMS = ("plot", "table", "json", "csv")
@@ -43,7 +51,8 @@ _CLOSE = 0.75
 
 @dataclass(frozen=True)
 class Question:
-    """`start` and `end` as the native API reads times; `step` "" for one that fits; `instant`: at `end` alone."""
+    """The options of the command. `start` and `end` are times of the native API; `step` "" means one that fits;
+    `instant`: evaluate at `end` only."""
 
     text: str
     start: str = ""
@@ -55,29 +64,33 @@ class Question:
     explain: bool = False
     plan: bool = False
     analyze: bool = False
+    engine: str = "duckdb"
 
     def body(self, now_ns: int, columns: int) -> dict[str, Any]:
-        """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
-        whole steps; 0: as many as the server likes."""
+        """Return the body of the request. Relative times are resolved here, so that the plot knows its ends. `columns`
+        is the number of points there is room for, at whole steps; 0: the server chooses."""
         if not self.text.strip():
             raise UserError("the query is empty: write PromQL, such as up")
         names = ("--start", "--time" if self.instant else "--end")
         time = time_range(dict(zip(names, (self.start, self.end), strict=True)), now_ns, names)
         start, end = time.start_ns // MS_NS, time.end_ns // MS_NS
-        said: dict[str, Any] = {"q": self.text, "instant": self.instant, "partial": self.partial}
-        said |= {"tier": "raw"} if self.raw else {}
-        said |= {"explain": True} if self.explain else {}
+        fields: dict[str, Any] = {"q": self.text, "instant": self.instant, "partial": self.partial}
+        fields |= {"tier": "raw"} if self.raw else {}
+        fields |= {"explain": True} if self.explain else {}
+        fields |= {"engine": self.engine} if self.engine != "duckdb" else {}
         if self.step:
-            said["step"] = self.step
+            fields["step"] = self.step
         elif columns and not self.instant:
             seconds = _fitting_step(end - start, columns)
-            said["step"] = f"{seconds}s"
+            fields["step"] = f"{seconds}s"
             start, end = start - start % (1000 * seconds), end - end % (1000 * seconds)
-        return said | {"s": _iso(start), "e": _iso(max(end, start + 1))}
+        return fields | {"s": _iso(start), "e": _iso(max(end, start + 1))}
 
 
 @dataclass
 class Series:
+    """A series of the answer; times in ms."""
+
     label: str
     tags: Mapping[str, str]
     points: list[tuple[int, float]] = field(default_factory=list)
@@ -86,34 +99,34 @@ class Series:
 
 @dataclass
 class Answer:
-    """`texts`: of a query that is a string."""
+    """An answer; `texts` has the result of a query that is a string."""
 
     series: list[Series] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     step_ms: int = 1
     notes: list[str] = field(default_factory=list)
-    ended: Ended = field(default_factory=Ended)
+    ended: AnswerEnd = field(default_factory=AnswerEnd)
 
 
 def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> int:
-    """The exit code."""
+    """Run the query and show its answer, or an error; return the exit code."""
     try:
-        return _asked(client, question, form or ("table" if question.instant else "plot"), now_ns)
+        return _ask(client, question, form or ("table" if question.instant else "plot"), now_ns)
     except LakerunnerError as error:
         _say(error_text(error, question.text))
         return 1
 
 
-def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
+def _ask(client: Client, question: Question, form: str, now_ns: int) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_COLUMNS
     body = question.body(now_ns, 2 * max(10, width - 10) if form == "plot" else 0)
     if question.plan or question.analyze:
         plan = client.explain_promql(body, analyze=question.analyze)
-        click.echo("\n".join(drawn(line) for line in plan))
+        click.echo("\n".join(escape_controls(line) for line in plan))
         return 0
     if question.explain:
         answered = orjson.loads(client.download_promql(body))
-        click.echo("\n".join(drawn(line) for line in lines(answered["reads"])))
+        click.echo("\n".join(escape_controls(line) for line in read_lines(answered["reads"])))
         for warning in answered["warnings"]:
             _say(warning)
         return 0 if answered["complete"] else INCOMPLETE
@@ -138,7 +151,7 @@ def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
 
 
 def _hints(client: Client, question: Question, answer: Answer, body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why there are no series, where that can be known; the answer is right without it."""
+    """Yield why there are no series, if that can be found out; the answer is right without it."""
     if not answer.series and not answer.texts and answer.ended.complete:
         with suppress(LakerunnerError):
             if hint := metric_hint(question.text, client.metric_names(body["s"], body["e"])):
@@ -168,11 +181,11 @@ def read_answer(client: Client, body: Mapping[str, Any], on_progress: OnProgress
                 case "progress":
                     on_progress(data["segments_done"], data["segments_total"])
                 case "error":
-                    raise error_from({"kind": data["code"], **data})
+                    raise error_from_body({"kind": data["code"], **data})
                 case "done":
                     answer.step_ms = data["step"]
                     answer.notes = [*data["warnings"], *data["infos"]]
-                    answer.ended = Ended(0, data["complete"], tuple(data["missing"]), data["degraded"])
+                    answer.ended = AnswerEnd(0, data["complete"], tuple(data["missing"]), data["degraded"])
                     return answer
     raise broken_off()
 
@@ -192,9 +205,9 @@ def _take(answer: Answer, by_label: dict[str, Series], data: dict[str, Any]) -> 
 
 
 def show_table(answer: Answer, output: TextIO) -> None:
-    """A row for each point: when, every label a column, the value last."""
+    """Print a row for each point: its time, a column for each label, the value last."""
     if answer.texts:
-        output.write("".join(f"{drawn(text)}\n" for text in answer.texts))
+        output.write("".join(f"{escape_controls(text)}\n" for text in answer.texts))
         return
     names = sorted({name for series in answer.series for name in series.tags})
     moments = {time for series in answer.series for time, _ in _values(series)}
@@ -216,7 +229,7 @@ def write_csv(answer: Answer, output: TextIO) -> None:
 
 
 def histogram_line(histogram: Mapping[str, Any]) -> str:
-    """In one line: {count:3, sum:4.5, (0.5,1]:2, [-1,1]:1}."""
+    """Write a histogram in one line: {count:3, sum:4.5, (0.5,1]:2, [-1,1]:1}."""
     brackets = ("(]", "[)", "()", "[]")
     buckets = (
         f"{brackets[n][0]}{low},{high}{brackets[n][1]}:{count}" for n, low, high, count in histogram.get("buckets", [])
@@ -224,8 +237,8 @@ def histogram_line(histogram: Mapping[str, Any]) -> str:
     return "{" + ", ".join([f"count:{histogram['count']}", f"sum:{histogram['sum']}", *buckets]) + "}"
 
 
-def _values(series: Series) -> Iterator[tuple[int, Digits | str]]:
-    yield from ((time, Digits(json_number(value))) for time, value in series.points)
+def _values(series: Series) -> Iterator[tuple[int, ExactNumber | str]]:
+    yield from ((time, ExactNumber(json_number(value))) for time, value in series.points)
     yield from ((time, histogram_line(one)) for time, one in series.histograms)
 
 
@@ -235,7 +248,7 @@ def _show_plot(answer: Answer, body: Mapping[str, Any], width: int) -> None:
     from lakerunner.commands.terminal.plot import Line, plot
 
     console = Console(file=sys.stdout, width=width)
-    lines = [Line(drawn(one.label), one.points, answer.step_ms) for one in answer.series if one.points]
+    lines = [Line(escape_controls(one.label), one.points, answer.step_ms) for one in answer.series if one.points]
     start, end = (round(datetime.fromisoformat(body[name]).timestamp() * 1000) for name in ("s", "e"))
     height = min(_PLOT_HEIGHT, max(5, shutil.get_terminal_size().lines - len(lines) - 4))
     if lines or not answer.series:
@@ -243,11 +256,13 @@ def _show_plot(answer: Answer, body: Mapping[str, Any], width: int) -> None:
             console.print(text, overflow="ellipsis", no_wrap=True)
     for one in (one for one in answer.series if one.histograms):
         time, histogram = one.histograms[-1]
-        console.print(f"{drawn(one.label)} at {_iso(time)}: {histogram_line(histogram)}", markup=False, highlight=False)
+        console.print(
+            f"{escape_controls(one.label)} at {_iso(time)}: {histogram_line(histogram)}", markup=False, highlight=False
+        )
 
 
 def _fitting_step(range_ms: int, columns: int) -> int:
-    """Seconds."""
+    """Return the shortest round step, in seconds, that gives at most this many points."""
     least = range_ms / 1000 / columns
     return next((s for s in _ROUND_SECONDS if s >= least), int(least) + 1)
 
@@ -257,8 +272,8 @@ def _iso(time_ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
 
 
-def question_of(text: str, options: Mapping[str, Any]) -> Question:
-    """From the command's options."""
+def parse_question(text: str, options: Mapping[str, Any]) -> Question:
+    """Check the options of the command and return them as a Question."""
     start, end, time = (options[name] or "" for name in ("start", "end", "time"))
     instant = bool(options["instant"] or time)
     if instant and (start or options["step"]):
@@ -273,9 +288,10 @@ def question_of(text: str, options: Mapping[str, Any]) -> Question:
         instant,
         options["partial"],
         options.get("raw", False),
-        *(options.get(name, False) for name in ("explain", "plan", "analyze")),
+        **{name: options.get(name, False) for name in ("explain", "plan", "analyze")},
+        engine=options.get("engine", "duckdb"),
     )
 
 
 def _say(sentence: str) -> None:
-    click.echo(drawn(sentence), err=True)
+    click.echo(escape_controls(sentence), err=True)

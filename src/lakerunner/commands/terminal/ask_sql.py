@@ -1,6 +1,6 @@
-"""One question in SQL, its answer in any of the formats.
+"""Run one SQL query and write its answer in any format.
 
-Exit codes: 0 for a whole answer, 1 for an error, 3 for an answer that lacks something and says so.
+Exit codes: 0 for a complete answer, 1 for an error, 3 for an answer that lists missing data.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 
 import click
 
-from lakerunner.commands.terminal.answers import Ended, Output, Query
 from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import (
+    AnswerEnd,
+    ByteOutput,
     DrawnOutput,
+    Query,
     error_text,
     progress_bar,
     show_json,
@@ -28,18 +30,18 @@ from lakerunner.commands.terminal.show import (
     table_rows,
     warn,
 )
-from lakerunner.model.drawn import drawn
+from lakerunner.model.display import escape_controls
 from lakerunner.model.errors import LakerunnerError, UserError
 
 FORMS = ("table", "json", "ndjson", "csv", "arrow", "parquet")
 BINARY = ("arrow", "parquet")
-_SERVED = ("csv", *BINARY)  # in the server's own bytes; the others are made here, from events
+_SERVED = ("csv", *BINARY)  # written as the server sends them; the others are made here from events
 INCOMPLETE = 3
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How to ask and where the answer goes; `prefix` is EXPLAIN or EXPLAIN ANALYZE."""
+class SqlCommand:
+    """A query, the format of its answer and where that goes; `prefix` is EXPLAIN or EXPLAIN ANALYZE."""
 
     query: Query
     form: str = "table"
@@ -58,39 +60,40 @@ class Asking:
                 f"--partial needs a format that can list missing data: table, json or ndjson, not {self.form}"
             )
 
-    def about(self, text: str) -> Asking:
+    def about(self, text: str) -> SqlCommand:
+        """Return the same command for another query."""
         return replace(self, query=replace(self.query, text=text))
 
 
-def ask(client: Client, asking: Asking) -> Ended:
-    """Put the question and write its answer; warnings go to standard error."""
-    text = f"{asking.prefix} {asking.query.text}" if asking.prefix else asking.query.text
-    query = replace(asking.query, text=text)
-    ended = _written(client, query, asking)
+def ask(client: Client, command: SqlCommand) -> AnswerEnd:
+    """Run the query and write its answer; warnings go to standard error."""
+    text = f"{command.prefix} {command.query.text}" if command.prefix else command.query.text
+    query = replace(command.query, text=text)
+    ended = _write_answer(client, query, command)
     warn(ended, _say)
     return ended
 
 
-def ask_once(client: Client, asking: Asking) -> int:
-    """The exit code."""
+def ask_once(client: Client, command: SqlCommand) -> int:
+    """Run the query, show an error if it fails, and return the exit code."""
     try:
-        return 0 if ask(client, asking).complete else INCOMPLETE
+        return 0 if ask(client, command).complete else INCOMPLETE
     except LakerunnerError as error:
-        _say(error_text(error, "" if asking.prefix else asking.query.text))
+        _say(error_text(error, "" if command.prefix else command.query.text))
         return 1
 
 
-def _written(client: Client, query: Query, asking: Asking) -> Ended:
-    if asking.form in _SERVED:
-        with _opened(asking.output) as output:
-            return client.download(query, asking.form, output)
-    if asking.form == "table":
-        return _tabled(client, query)
-    # Rows that are printed as they come leave no place for a bar on the same terminal.
-    apart = asking.output is not None or not sys.stdout.isatty()
-    show = show_json if asking.form == "json" else show_ndjson
+def _write_answer(client: Client, query: Query, command: SqlCommand) -> AnswerEnd:
+    if command.form in _SERVED:
+        with _open_output(command.output) as output:
+            return client.download(query, command.form, output)
+    if command.form == "table":
+        return _print_table(client, query)
+    # Rows that are printed as they come and a progress bar would overwrite each other on the same terminal.
+    apart = command.output is not None or not sys.stdout.isatty()
+    show = show_json if command.form == "json" else show_ndjson
     with (
-        _opened(asking.output) as output,
+        _open_output(command.output) as output,
         progress_bar(apart and sys.stderr.isatty()) as on_progress,
         client.sql(query, on_progress) as answer,
     ):
@@ -98,8 +101,8 @@ def _written(client: Client, query: Query, asking: Asking) -> Ended:
         return answer.ended
 
 
-def _tabled(client: Client, query: Query) -> Ended:
-    """Printed when all rows are there and the bar is gone."""
+def _print_table(client: Client, query: Query) -> AnswerEnd:
+    """Print a table after all rows have come and the progress bar is gone."""
     with progress_bar(sys.stderr.isatty()) as on_progress, client.sql(query, on_progress) as answer:
         rows = table_rows(answer)
     show = show_plan if query.text.lstrip()[:7].lower() == "explain" else show_rows
@@ -108,15 +111,15 @@ def _tabled(client: Client, query: Query) -> Ended:
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[Output]:
-    """Standard output, or a file that is there only when it is whole. A device or pipe is written to as it is: a file
-    must not take the place of /dev/null."""
+def _open_output(path: Path | None) -> Iterator[ByteOutput]:
+    """Open standard output, or a file that appears only when it is complete. A device or pipe is written directly: a
+    file must not replace /dev/null."""
     if path is None:
         yield DrawnOutput(sys.stdout) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.flush()
         return
     direct = path.exists() and not path.is_file()
-    target = path if direct else path.resolve()  # a link stays, the file that it names is replaced
+    target = path if direct else path.resolve()  # a symbolic link stays, its target is replaced
     draft = target if direct else target.with_name(f".{target.name}.part")
     try:
         with draft.open("wb") as file:
@@ -131,7 +134,7 @@ def _opened(path: Path | None) -> Iterator[Output]:
 
 
 def parameters(given: tuple[str, ...]) -> dict[str, Any]:
-    """`name=text` and `name:=json`."""
+    """Parse `name=text` and `name:=json`."""
     named: dict[str, Any] = {}
     for one in given:
         name, separator, value = one.partition("=")
@@ -152,4 +155,4 @@ def _json(whole: str, value: str) -> Any:
 
 
 def _say(sentence: str) -> None:
-    click.echo(drawn(sentence), err=True)
+    click.echo(escape_controls(sentence), err=True)

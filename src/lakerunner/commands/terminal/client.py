@@ -1,4 +1,4 @@
-"""The command line's client of a running lake: finds it and asks it."""
+"""The command line's client of a running lake: find it and send it requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 
 from lakerunner.api.tls import pinning, trusting
-from lakerunner.commands.terminal.answers import Ended, OnProgress, Output, Query, Rows
-from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
+from lakerunner.commands.terminal.show import AnswerEnd, ByteOutput, OnProgress, Query, SqlAnswer
+from lakerunner.model.errors import LakerunnerError, Unavailable, error_from_body
 from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, holder_of, token_in
 from lakerunner.settings import Settings
 
-# httpx's own command line imports rich and pygments, a third of the time that `lakerunner promql` takes to start. httpx
-# does without it where it cannot be imported.
+# httpx imports its own command line, which imports rich and pygments: a third of the start of `lakerunner promql`. It
+# works without that module if it cannot be imported.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 import httpx  # noqa: E402 after the line above
@@ -32,11 +32,13 @@ _SQL, _PROMQL, _PROMETHEUS = "/api/v1/sql", "/api/v1/metrics/query", "/prometheu
 
 
 class Client:
+    """A client of the HTTP API of a lake."""
+
     def __init__(
         self, url: str, key: str | None, trust: ssl.SSLContext | None = None, home: Path | None = None
     ) -> None:
-        """`trust` is how a server that is called by https is verified; by default as one anywhere. `home`: where the
-        URL was found."""
+        """`trust` verifies an https server, by default by the CA certificates of the system. `home` is the directory
+        that the URL was read from."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.url = url
         self._home = home
@@ -45,6 +47,7 @@ class Client:
 
     @classmethod
     def find(cls, settings: Settings, url: str | None, key: str | None) -> Client:
+        """Return a client of this URL, or of the lake that runs with the home of the settings."""
         if url:
             return cls(url.rstrip("/"), key, trusting(settings.tls_ca))
         try:
@@ -56,20 +59,23 @@ class Client:
 
     @classmethod
     def at_home(cls, home: Path, key: str | None = None) -> Client:
-        """Return a client of the lake that serves from this home; FileNotFoundError if there is none. An address that
-        the lake wrote itself may have the token that it wrote, and must show the certificate."""
+        """Return a client of the lake that runs with this home; raise FileNotFoundError if none does.
+
+        The lake wrote its address, token and certificate there: so the client may send the token, and accepts only
+        that certificate.
+        """
         url = (home / ADDRESS).read_text().strip()
         trust = pinning(home / CERTIFICATE) if url.startswith("https:") else None
         return cls(url, key or token_in(home), trust, home)
 
     @contextmanager
-    def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:
-        """Leaving the block before the end stops the query."""
+    def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[SqlAnswer]:
+        """Run a query; leaving the block before the end stops it."""
         with self._asked(_SQL, query.body() | {"format": "sse"}) as response, closing(_lines(response)) as lines:
-            yield Rows(lines, on_progress)
+            yield SqlAnswer(lines, on_progress)
 
-    def download(self, query: Query, form: str, output: Output) -> Ended:
-        """The answer's bytes in another format than events, as the server writes them: whole, or an error."""
+    def download(self, query: Query, form: str, output: ByteOutput) -> AnswerEnd:
+        """Write the answer in a format of the server other than events; raise if it is not complete."""
         with self._asked(_SQL, query.body() | {"format": form}) as response:
             try:
                 for piece in response.iter_bytes():
@@ -80,21 +86,22 @@ class Client:
                     "to see the reason"
                 ) from error
             warnings = response.headers.get(_WARNINGS)
-            return Ended(degraded=response.headers.get(_DEGRADED), warnings=(warnings,) if warnings else ())
+            return AnswerEnd(degraded=response.headers.get(_DEGRADED), warnings=(warnings,) if warnings else ())
 
     @contextmanager
     def promql(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
-        """The events of the answer, which ends with `done` or `error`. Leaving the block before stops the query."""
+        """Yield the events of the answer, which ends with `done` or `error`. Leaving the block before stops the
+        query."""
         with self._asked(_PROMQL, body) as response, closing(_lines(response)) as lines:
             yield (orjson.loads(line[6:]) for line in lines if line.startswith(b"data: "))
 
     def download_promql(self, body: Mapping[str, Any]) -> bytes:
-        """The answer as JSON."""
+        """Return the answer as JSON."""
         with self._asked(_PROMQL, {**body, "format": "json"}) as response:
             return response.read()
 
     def explain_promql(self, body: Mapping[str, Any], *, analyze: bool) -> list[str]:
-        """The lines of the plan."""
+        """Return the lines of the plan."""
         with self._asked("/api/v1/metrics/explain", {**body, "analyze": analyze}) as response:
             lines: list[str] = orjson.loads(response.read())["plan"]
             return lines
@@ -114,13 +121,13 @@ class Client:
         return int(self._json("POST", "/api/v1/objects/dismiss", {"key": key})["dismissed"])
 
     def metric_names(self, start: str, end: str) -> list[str]:
-        """Names of metrics that have points between these times."""
+        """Return the names of metrics that have points between these times."""
         found = self._json("GET", f"{_PROMETHEUS}/label/__name__/values", {"start": start, "end": end})
         names: list[str] = found["data"]
         return names
 
-    def cardinality(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        return self._json("GET", "/api/v1/metrics/cardinality", asked)
+    def cardinality(self, params: Mapping[str, str]) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/metrics/cardinality", params)
 
     def retry(self) -> int:
         return int(self._json("POST", "/api/v1/objects/retry", {})["retried"])
@@ -153,7 +160,7 @@ class Client:
             raise self._away(error) from error
 
     def _away(self, error: httpx.TransportError) -> Unavailable:
-        if self._home and not holder_of(self._home):  # killed, it left its address behind
+        if self._home and not holder_of(self._home):  # a killed lake leaves its address behind
             return _nothing_runs(self._home)
         reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
         return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {reason}")
@@ -167,7 +174,7 @@ def _nothing_runs(home: Path) -> Unavailable:
 
 
 def _lines(response: httpx.Response) -> Generator[bytes]:
-    """At line feeds only: texts of rows may hold other signs that some take for the end of a line."""
+    """Split at line feeds only: texts in rows may contain other characters that count as line ends elsewhere."""
     rest = b""
     for piece in response.iter_bytes():
         *lines, rest = (rest + piece).split(b"\n")
@@ -176,6 +183,6 @@ def _lines(response: httpx.Response) -> Generator[bytes]:
 
 def _error_in(response: httpx.Response) -> LakerunnerError:
     try:
-        return error_from(orjson.loads(response.content)["error"])
+        return error_from_body(orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return Unavailable(f"the API returned {response.status_code} without a reason")

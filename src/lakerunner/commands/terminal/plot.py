@@ -1,7 +1,6 @@
-"""Series as a plot of a terminal: lines of braille dots, axes with round numbers, a legend.
+"""Plot series on a terminal: lines of braille dots, axes with round numbers, a legend.
 
-Comes in: series of (time, value) and the times between which they lie. Goes out: text with colours. A missing step, a
-NaN, an infinity and what is nearly one are gaps. Where lines meet, the later series has the colour.
+Missing steps, NaN, infinities and values near them are gaps. Where lines meet, the later series has the colour.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from rich.text import Text
 
 COLOURS = ("green", "yellow", "cyan", "magenta", "blue", "red", "bright_green", "bright_yellow", "bright_cyan", "white")
 MOST_SERIES = 40
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille sign, by row and column
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bits of a braille character, by row and column
 _BRAILLE = 0x2800
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _DAY_MS = 86_400_000
@@ -23,7 +22,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Line:
-    """`points` are (ms, value), in order of time; those further apart than `gap_ms` are not joined."""
+    """A series. `points` are (ms, value) in order of time; points further apart than `gap_ms` are not joined."""
 
     name: str
     points: Sequence[tuple[int, float]]
@@ -35,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Frame:
-    """What the plot shows: times in ms, values, and its size in signs, axes not counted."""
+    """The area of the plot: times in ms, values, and its size in characters without the axes."""
 
     start_ms: int
     end_ms: int
@@ -45,17 +44,19 @@ class Frame:
     height: int
 
     def x(self, time_ms: int) -> int:
-        """The column of dots."""
+        """Return the column of dots of a time."""
         share = (time_ms - self.start_ms) / max(1, self.end_ms - self.start_ms)
         return min(2 * self.width - 1, max(0, round(share * (2 * self.width - 1))))
 
     def y(self, value: float) -> int:
-        """The row of dots, from above."""
+        """Return the row of dots of a value, from the top."""
         share = (value - self.low) / (self.high - self.low)
         return min(4 * self.height - 1, max(0, round((1 - share) * (4 * self.height - 1))))
 
 
 class Canvas:
+    """Braille characters of two columns and four rows of dots each."""
+
     def __init__(self, width: int, height: int) -> None:
         self._dots = [[0] * width for _ in range(height)]
         self._colours = [[""] * width for _ in range(height)]
@@ -78,7 +79,7 @@ class Canvas:
 
 
 def plot(lines: Sequence[Line], start_ms: int, end_ms: int, width: int, height: int) -> Iterator[Text]:
-    """The lines of text, axes and legend included."""
+    """Yield the lines of text, including axes and legend."""
     drawn = lines[:MOST_SERIES]
     values = [value for line in drawn for _, value in line.finite()]
     if not values:
@@ -100,7 +101,7 @@ def plot(lines: Sequence[Line], start_ms: int, end_ms: int, width: int, height: 
 
 
 def short(value: float) -> str:
-    """In four digits or so, with a unit's letter."""
+    """Write a number with about four digits and the letter of a unit."""
     if not math.isfinite(value) or not 1e-9 <= abs(value) < 1e15:
         return f"{value:.4g}"
     unit, letter = _unit(abs(value))
@@ -109,7 +110,7 @@ def short(value: float) -> str:
 
 
 def _drawable(value: float) -> bool:
-    return abs(value) < 1e306  # so that what is computed with it is finite, too
+    return abs(value) < 1e306  # so that differences and ticks are finite too
 
 
 def _unit(size: float) -> tuple[float, str]:
@@ -117,7 +118,7 @@ def _unit(size: float) -> tuple[float, str]:
 
 
 def _tick_texts(ticks: Sequence[float]) -> list[str]:
-    """In one unit, with as many digits as tell them apart."""
+    """Write ticks in one unit, with enough digits to distinguish them."""
     step, size = ticks[1] - ticks[0], max(map(abs, ticks))
     if not 1e-9 <= size < 1e15:
         return [f"{tick:.4g}" for tick in ticks]
@@ -141,7 +142,7 @@ def _draw(canvas: Canvas, frame: Frame, line: Line, colour: str) -> None:
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Round numbers around all values."""
+    """Return round numbers that enclose all values."""
     if low == high:
         margin = abs(low) / 2 or 1.0
         low, high = low - margin, high + margin
@@ -153,7 +154,7 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def _times(frame: Frame) -> str:
-    """The first time, the last, and what fits between, in UTC."""
+    """Write the first time, the last, and those that fit between them, in UTC."""
     long = frame.end_ms - frame.start_ms > _DAY_MS
     form = "%m-%d %H:%M" if long else "%H:%M:%S" if frame.end_ms - frame.start_ms < 600_000 else "%H:%M"
     wide = len(_moment(frame.end_ms, form))

@@ -1,6 +1,6 @@
-"""The prompt of `lakerunner sql`: statements until `;`, commands with a backslash, Ctrl-C for the running query.
+"""The prompt of `lakerunner sql`: statements end with `;`, commands begin with a backslash, Ctrl-C stops a query.
 
-Lines are edited and kept by readline; their history is the user's own (mode 0600).
+readline edits lines and keeps their history in a file that only the user can read (mode 0600).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 
-from lakerunner.commands.terminal.ask_sql import BINARY, FORMS, Asking, ask
+from lakerunner.commands.terminal.ask_sql import BINARY, FORMS, SqlCommand, ask
 from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import error_text, show_rows
-from lakerunner.model.drawn import drawn
+from lakerunner.model.display import escape_controls
 from lakerunner.model.errors import LakerunnerError, UserError
 
 HISTORY_LINES = 2000
@@ -35,7 +35,7 @@ HELP = r"""SELECT ...;       run a query; it ends with a semicolon and may have 
 
 Ctrl-C stops the running query, or clears the input. Tab completes names."""
 
-# What may hold a semicolon that ends nothing, a semicolon that does, or anything else.
+# A text or comment, whose semicolons end no statement; a semicolon that ends one; or any other character.
 _PIECES = re.compile(
     r"""
     (?P<open>'(?:[^']|'')*\Z | "(?:[^"]|"")*\Z | /\*(?:(?!\*/).)*\Z)
@@ -48,9 +48,11 @@ _PIECES = re.compile(
 
 
 class Prompt:
-    def __init__(self, client: Client, asking: Asking, read: Callable[[str], str] = input) -> None:
+    """Reads statements and commands until the user quits."""
+
+    def __init__(self, client: Client, command: SqlCommand, read: Callable[[str], str] = input) -> None:
         self._client = client
-        self._asking = asking
+        self._command_line = command
         self._read = read
         self._timing = False
         self._typed = ""
@@ -65,7 +67,7 @@ class Prompt:
         }
 
     def run(self) -> None:
-        """Until the user leaves."""
+        """Run until the user quits."""
         _say(rf"Lakerunner at {self._client.url}. \? shows help, \q quits.")
         with self._interrupt.listening(), suppress(EOFError):
             while True:
@@ -84,13 +86,13 @@ class Prompt:
     def _line(self) -> str:
         try:
             return self._read("...> " if self._typed.strip() else "sql> ")
-        except SystemError as error:  # how `input` puts it where Ctrl-C is pressed twice at once
+        except SystemError as error:  # what `input` raises if Ctrl-C is pressed twice at once
             if isinstance(error.__cause__, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             raise
 
     def _take(self, line: str) -> None:
-        # No line of SQL begins with a backslash: a command is one also where a semicolon was forgotten.
+        # No line of SQL begins with a backslash, so a command is recognized even if a semicolon was forgotten.
         if line.lstrip().startswith("\\") and not ends_inside(self._typed):
             self._command(line.strip()[1:])
             return
@@ -102,9 +104,9 @@ class Prompt:
         began = time.monotonic()
         try:
             self._interrupt.hear()
-            ask(self._client, self._asking.about(text))
+            ask(self._client, self._command_line.about(text))
         except LakerunnerError as error:
-            _say(drawn(error_text(error, "" if self._asking.prefix else text)))
+            _say(escape_controls(error_text(error, "" if self._command_line.prefix else text)))
         except KeyboardInterrupt:
             _say("stopped")
         if self._timing:
@@ -117,7 +119,7 @@ class Prompt:
                 raise UserError(rf"unknown command \{name}: \? lists the commands")
             self._commands[name](argument.strip().rstrip(";"))
         except LakerunnerError as error:
-            _say(drawn(f"error: {error}"))
+            _say(escape_controls(f"error: {error}"))
 
     def _describe(self, name: str) -> None:
         tables = {table["name"]: table for table in self._client.tables()}
@@ -134,8 +136,8 @@ class Prompt:
         able = [one for one in FORMS if one not in BINARY]
         if form and form not in able:
             raise UserError(f"unknown format {form!r}: use one of {', '.join(able)}")
-        self._asking = replace(self._asking, form=form or self._asking.form)
-        _say(f"answers are shown as {self._asking.form}")
+        self._command_line = replace(self._command_line, form=form or self._command_line.form)
+        _say(f"answers are shown as {self._command_line.form}")
 
     def _time(self, _argument: str) -> None:
         self._timing = not self._timing
@@ -146,8 +148,8 @@ class Prompt:
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """Split lines as they are typed into whole statements, without their semicolons, and the rest of the text. A
-    statement ends with a `;` that stands outside of texts and comments."""
+    """Split typed text into complete statements, without their semicolons, and the rest. A statement ends with a `;`
+    outside of texts and comments."""
     whole, began = [], 0
     for piece in _PIECES.finditer(text):
         if piece["end"]:
@@ -159,15 +161,15 @@ def split_statements(text: str) -> tuple[list[str], str]:
 
 
 def ends_inside(text: str) -> bool:
-    """Whether a text, a quoted name or a comment goes on at the end."""
+    """Return whether a text, a quoted name or a comment is still open at the end."""
     return any(piece["open"] for piece in _PIECES.finditer(text))
 
 
 class Interrupt:
-    """Ctrl-C, heard where there is something to stop: it raises KeyboardInterrupt once for each `hear`, and is
-    forgotten between times, so that no second one, pressed while the first is dealt with, ends what should go on.
+    """Ctrl-C raises KeyboardInterrupt once after each `hear`, and is ignored at other times, so that a second Ctrl-C
+    while the first is handled does not end the prompt.
 
-    `hear` is called inside the `try` that catches it, and `forget` at its end.
+    Call `hear` inside the `try` that catches it, and `forget` at its end.
     """
 
     def __init__(self) -> None:
@@ -175,7 +177,7 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """In the main thread; before and after, Ctrl-C means what it did."""
+        """Handle SIGINT for the duration of the block. Call it in the main thread."""
         before = signal.signal(signal.SIGINT, self._pressed)
         try:
             yield
@@ -201,12 +203,12 @@ def history_path(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def edited_lines(client: Client, history: Path) -> Iterator[None]:
-    """Line editing for `input`: history from last time, names completed by Tab."""
+    """Enable line editing for `input`: history of earlier sessions, names completed by Tab."""
     readline.set_history_length(HISTORY_LINES)
     readline.set_completer(_Names(client).complete)
     readline.set_completer_delims(" \t\n,;()[]=<>+-*/'\"")
     readline.parse_and_bind("tab: complete")
-    with suppress(OSError):  # none yet
+    with suppress(OSError):  # there is no history yet
         readline.read_history_file(history)
     try:
         yield
@@ -225,7 +227,7 @@ def _keep(history: Path) -> None:
 
 
 class _Names:
-    """Tables and columns that begin like the word at the cursor."""
+    """Completes the names of tables and columns."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

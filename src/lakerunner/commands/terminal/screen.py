@@ -1,5 +1,5 @@
-"""What a person sees of a process that runs: one line while it starts, then once where to push, how to ask and where
-the guide is, and `stopped` at the end. All else is in the logs, which are for machines too (services/logs.py)."""
+"""What a running process shows on the terminal: one line while it starts, then where to push, how to query and where
+the guide is, and `stopped` at the end. Everything else is in the logs (services/logs.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 from urllib.parse import unquote
 
 from lakerunner.api.errors import PROMETHEUS_ROOT
-from lakerunner.model.drawn import drawn
+from lakerunner.model.display import escape_controls
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import RAW_PREFIX
 from lakerunner.services.ground import without_secrets
@@ -22,7 +22,7 @@ _WIDTH = 14
 
 
 class TerminalScreen:
-    """On a terminal, progress is one line that each step overwrites; elsewhere it is not written at all."""
+    """Writes to the terminal. Progress is one line that each step overwrites; without a terminal it is not written."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -30,18 +30,23 @@ class TerminalScreen:
 
     def progress(self, sentence: str) -> None:
         if self._output.isatty():
-            self._write(f"{self._clear}{drawn(sentence)} ...")
+            self._write(f"{self._clear}{escape_controls(sentence)} ...")
             self._clear = _CLEAR_LINE
 
     def ready(self, settings: Settings, names: Collection[str], url: str, doors: Mapping[str, str]) -> None:
         self.show(ready_text(settings, names, url, doors))
 
     def show(self, text: str) -> None:
-        self._write(f"{self._clear}{drawn(text)}\n")
+        self._write(f"{self._clear}{escape_controls(text)}\n")
         self._clear = ""
 
+    def note(self, text: str) -> None:
+        """Show a line on a terminal. Without one, a program may read the output, and the log has it."""
+        if self._output.isatty():
+            self.show(text)
+
     def clear(self) -> None:
-        """Take the progress away, before something else writes."""
+        """Erase the progress line, before something else writes."""
         self._write(self._clear)
         self._clear = ""
 
@@ -51,7 +56,7 @@ class TerminalScreen:
 
 
 def ready_text(settings: Settings, names: Collection[str], url: str, doors: Mapping[str, str]) -> str:
-    """Return what a process of these parts shows when it is up. `doors` are those besides the HTTP API."""
+    """Return what a process of these parts shows when it is up. `doors` are the addresses besides the HTTP API."""
     lines: list[tuple[str, str]] = []
     if "pubsub" in names:
         files = f"{without_secrets(settings.store_url)}/{RAW_PREFIX}{DEFAULT_ORGANIZATION.name}/NAME/"

@@ -1,6 +1,8 @@
-"""Answers on the command line: tables that fit the terminal, JSON, NDJSON; progress and warnings on standard error.
+"""Answers on the command line: read from a running lake as they come, shown as tables, JSON or NDJSON.
 
-What always holds: text of telemetry is shown and never obeyed (drawn.py). It holds no markup.
+Rows arrive as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never a
+short answer. Progress and warnings go to standard error. Text from telemetry is escaped (model/display.py), so that it
+cannot control the terminal. rich is slow to import, so only the functions that need it import it.
 """
 
 from __future__ import annotations
@@ -8,22 +10,124 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO
 
 import orjson
 
-from lakerunner.commands.terminal.answers import Digits, Ended, OnProgress, Output, Row, Rows
-from lakerunner.model.drawn import drawn, for_terminal
-from lakerunner.model.errors import Corrupt, LakerunnerError, UserError
-from lakerunner.model.plural import plural
+from lakerunner.model.display import escape_controls, for_terminal, plural
+from lakerunner.model.errors import Corrupt, LakerunnerError, Unavailable, UserError, error_from_body
 
 TABLE_ROWS = 10_000
+_SAY_SECONDS = 10.0  # between two lines of progress without a terminal
+_ROW = b'data: {"type":"result","data":'
+Row = dict[str, Any]
+OnProgress = Callable[[int, int], None]
 
 
-def table_rows(answer: Rows) -> list[Row]:
-    """All of them, for a table; UserError if they are too many for one."""
+class ByteOutput(Protocol):
+    """A file of bytes."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Query:
+    """A SQL query. `partial`: list data that cannot be read as missing instead of failing."""
+
+    text: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    engine: str = "duckdb"
+    partial: bool = False
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the request."""
+        fields = {"query": self.text, "engine": self.engine, "partial": self.partial}
+        return fields | ({"parameters": dict(self.parameters)} if self.parameters else {})
+
+
+@dataclass(frozen=True)
+class AnswerEnd:
+    """The end of an answer: whether it is complete, and its warnings."""
+
+    row_count: int = 0
+    complete: bool = True
+    missing: tuple[Mapping[str, Any], ...] = ()
+    degraded: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class SqlAnswer:
+    """An answer as it comes: its columns, then its rows, which can be read once. `ended` is set after the last row."""
+
+    def __init__(self, lines: Iterator[bytes], on_progress: OnProgress) -> None:
+        self.ended = AnswerEnd()
+        self._lines = lines
+        self._on_progress = on_progress
+        schema = next(self._events(), None)
+        if schema is None:
+            raise broken_off()
+        self.columns: list[str] = schema["columns"]
+
+    def raw(self) -> Iterator[bytes]:
+        """Yield rows as JSON, as they were sent; raise if the answer breaks off."""
+        for event in self._events():
+            if isinstance(event, bytes):
+                yield event
+            else:
+                self.ended = event["ended"]
+                return
+        raise broken_off()
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield rows as values; a number with a fraction keeps its digits (`ExactNumber`)."""
+        for row in self.raw():
+            yield json.loads(row, parse_float=ExactNumber)
+
+    def _events(self) -> Iterator[Any]:
+        """Yield the schema, rows as bytes, and the end."""
+        for line in self._lines:
+            if line.startswith(_ROW):
+                yield line[len(_ROW) : -1]
+            elif line.startswith(b"data: "):
+                yield from self._other(orjson.loads(line[6:]))
+
+    def _other(self, event: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        match event["type"]:
+            case "schema":
+                yield {"columns": [column["name"] for column in event["columns"]]}
+            case "progress":
+                self._on_progress(event["segments_done"], event["segments_total"])
+            case "error":
+                raise error_from_body(event["error"])
+            case "done":
+                missing, warnings = tuple(event["missing"]), tuple(event["warnings"])
+                yield {"ended": AnswerEnd(event["row_count"], event["complete"], missing, event["degraded"], warnings)}
+
+
+class ExactNumber(float):
+    """A number that keeps the text it was parsed from."""
+
+    def __new__(cls, text: str) -> ExactNumber:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+def broken_off() -> Unavailable:
+    """Return the error of an answer without a closing event."""
+    return Unavailable("the answer ended too early")
+
+
+def table_rows(answer: SqlAnswer) -> list[Row]:
+    """Return all rows; raise UserError if there are too many for a table."""
     rows: list[Row] = []
     for row in answer:
         if len(rows) == TABLE_ROWS:
@@ -33,6 +137,7 @@ def table_rows(answer: Rows) -> list[Row]:
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
+    """Print rows as a table."""
     from lakerunner.commands.terminal.tables import print_table
 
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
@@ -41,31 +146,31 @@ def show_rows(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> No
 
 
 def show_plan(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
-    """Rows of one text column, as plain lines."""
+    """Print the lines of a plan, which are rows of one text column."""
     for row in rows:
         output.write("".join(f"{_cell(row[name])}\n" for name in columns))
 
 
-def show_json(answer: Rows, output: Output) -> None:
+def show_json(answer: SqlAnswer, output: ByteOutput) -> None:
     output.write(b"[")
     for number, row in enumerate(answer.raw()):
         output.write((b",\n " if number else b"\n ") + row)
     output.write(b"\n]\n")
 
 
-def show_ndjson(answer: Rows, output: Output) -> None:
+def show_ndjson(answer: SqlAnswer, output: ByteOutput) -> None:
     for row in answer.raw():
         output.write(row + b"\n")
         output.flush()
 
 
 def show_document(value: object, output: TextIO) -> None:
-    """Write a value as JSON: exact where it is redirected, drawn where a person reads it."""
+    """Write a value as JSON: exact when redirected, with control characters escaped on a terminal."""
     output.write(for_terminal(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
 
 
-def warn(ended: Ended, say: Callable[[str], None]) -> None:
-    """What a person must know about an answer before they believe it."""
+def warn(ended: AnswerEnd, say: Callable[[str], None]) -> None:
+    """Report what makes an answer incomplete or out of date."""
     if ended.degraded:
         say(f"warning: this answer may be out of date: {ended.degraded}")
     for warning in ended.warnings:
@@ -77,20 +182,21 @@ def warn(ended: Ended, say: Callable[[str], None]) -> None:
 
 
 def error_text(error: LakerunnerError, text: str) -> str:
-    """The error, and the line it is about with a mark below; what to do about a segment that cannot be read."""
-    said = f"error: {error}"
+    """Return the message of an error, with the line of the query and a mark below its position, or with advice about a
+    segment that cannot be read."""
+    message = f"error: {error}"
     if isinstance(error, Corrupt):
-        return f"{said}\n  `lakerunner repair` restores lost rows from raw objects; --partial answers without them"
+        return f"{message}\n  `lakerunner repair` restores lost rows from raw objects; --partial answers without them"
     position = getattr(error, "position", None)
     lines = text.splitlines()
     if position is None or not 1 <= position.line <= len(lines):
-        return said
-    return f"{said}\n  {lines[position.line - 1]}\n  {' ' * (position.column - 1)}^"
+        return message
+    return f"{message}\n  {lines[position.line - 1]}\n  {' ' * (position.column - 1)}^"
 
 
 @contextmanager
 def progress_bar(shown: bool) -> Iterator[OnProgress]:
-    """Segments done of all, on standard error, gone when it is over."""
+    """Show a bar of done segments on standard error; it disappears at the end."""
     if not shown:
         yield lambda _done, _total: None
         return
@@ -112,22 +218,43 @@ def _cell(value: Any) -> str:
         case None:
             return ""
         case str():
-            return drawn(value)
-        case Digits():
+            return escape_controls(value)
+        case ExactNumber():
             return value.text
-    return drawn(json.dumps(value, ensure_ascii=False))
+    return escape_controls(json.dumps(value, ensure_ascii=False))
 
 
 class DrawnOutput:
-    """A terminal as a file of bytes."""
+    """A terminal as a file of bytes, with control characters escaped."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def write(self, data: bytes, /) -> int:
-        self._terminal.write(drawn(self._decoder.decode(data)))
+        self._terminal.write(escape_controls(self._decoder.decode(data)))
         return len(data)
 
     def flush(self) -> None:
         self._terminal.flush()
+
+
+@contextmanager
+def progress(errors: TextIO) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows progress: on a terminal a line that changes, elsewhere a line every _SAY_SECONDS."""
+    if errors.isatty():
+        from rich.console import Console
+
+        with Console(file=errors).status("") as status:
+            yield status.update
+        return
+    last = time.monotonic()
+
+    def say(sentence: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SAY_SECONDS:
+            last = time.monotonic()
+            errors.write(f"{sentence}\n")
+            errors.flush()
+
+    yield say

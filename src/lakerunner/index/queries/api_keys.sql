@@ -11,18 +11,18 @@ SELECT organization, name, roles, created_at, rotated_at, previous_until, revoke
 WHERE organization = %(organization)s ORDER BY created_at, name
 
 -- name: rotate
--- Of the secrets before, the last one lives on for the grace; one before that is forgotten.
+-- The previous secret stays valid for the grace time; an older one is deleted.
 UPDATE lrdb.api_keys
 SET hash = %(hash)s, rotated_at = now(), previous_hash = hash, previous_until = now() + %(grace)s
 WHERE organization = %(organization)s AND name = %(name)s AND revoked_at IS NULL
 
 -- name: revoke
--- A key that is revoked already keeps its first date.
+-- A key that is already revoked keeps its first date.
 UPDATE lrdb.api_keys SET revoked_at = coalesce(revoked_at, now())
 WHERE organization = %(organization)s AND name = %(name)s
 
 -- name: find
--- The last column: for how many seconds more, null for the secret that stays.
+-- The last column is how many more seconds it is valid, null for the current secret.
 SELECT o.id, o.name, k.name, k.roles, o.queries_per_second, o.concurrent_queries,
        CASE WHEN k.hash = %(hash)s THEN NULL ELSE extract(epoch FROM k.previous_until - now())::double precision END
 FROM lrdb.api_keys AS k JOIN lrdb.organizations AS o ON o.id = k.organization

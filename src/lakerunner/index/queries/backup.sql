@@ -1,5 +1,5 @@
 -- name: patient
--- While pg_dump works, the transaction that lends it the snapshot says nothing.
+-- While pg_dump works, the transaction that exports the snapshot is idle: it must not time out.
 SET LOCAL idle_in_transaction_session_timeout = 0
 
 -- name: export
@@ -47,5 +47,5 @@ DELETE FROM lrdb.bus_messages WHERE topic = ANY (%(topics)s)
 DELETE FROM lrdb.bus_claims WHERE topic = ANY (%(topics)s)
 
 -- name: announce_again
--- The reminder finds them overdue when it starts.
+-- Makes them overdue, so that the reminder finds them when it starts.
 UPDATE lrdb.source_objects SET seen_at = 'epoch' WHERE state = 'seen'

@@ -1,4 +1,4 @@
--- What `lakerunner fsck`, `lakerunner repair` and `lakerunner status` ask. Reads only.
+-- The queries of `lakerunner fsck`, `lakerunner repair` and `lakerunner status`. Read only.
 
 -- name: live
 -- Live segments of an organization in the order of their ids, a page at a time.
@@ -24,12 +24,12 @@ SELECT count(*) FROM lrdb.segments WHERE organization = %(organization)s AND sta
 SELECT id FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[]) AND state = 'live'
 
 -- name: states
--- Of those of these ids that there are: the state, and for how long it has not been live.
+-- The state of those of these ids that exist, and for how long they have not been live.
 SELECT id, state, coalesce(extract(epoch FROM now() - replaced_at), 0)::float8
 FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: doubled
--- Live segments and the live ones that they took the place of: the rows of these would be answered twice.
+-- Live segments and the live ones that they replaced: the rows of these would be counted twice.
 SELECT s.id, s.collector, s.signal, i.id
 FROM lrdb.segments AS s CROSS JOIN LATERAL unnest(s.inputs) AS given (id) JOIN lrdb.segments AS i ON i.id = given.id
 WHERE s.organization = %(organization)s AND s.state = 'live' AND s.inputs IS NOT NULL AND i.state = 'live'
@@ -53,16 +53,16 @@ WHERE start_ns < reached_ns
 ORDER BY collector, signal, hour
 
 -- name: rolled
--- Ids of live segments whose rows are in windows of the next tier, in an order that the seed draws.
+-- Ids of live segments whose rows are in buckets of the next tier, in a random order by the seed.
 SELECT id FROM lrdb.segments
 WHERE organization = %(organization)s AND state = 'live' AND signal = 'metrics' AND rolled
   AND frequency_ms < %(last_tier)s
 ORDER BY hashtextextended(id::text, %(seed)s), id LIMIT %(limit)s
 
 -- name: without_windows
--- Live segments of a tier that are said to be rolled up, and no live segment of the next tier has a window of theirs.
--- A window is named by its end: the first one that is not before the time in ms. Where either has expired, nothing is
--- said to be missing.
+-- Live segments of a tier that are marked as rolled up while no live segment of the next tier has a bucket of theirs.
+-- A bucket is identified by its end: the first one that is not before the time in ms. Where either has expired, nothing
+-- is reported as missing.
 WITH rolled AS (
     SELECT id, collector,
            ceil(floor(start_ns / 1e6) / %(target_ms)s::numeric) * %(target_ms)s * 1000000 AS first_ns,
@@ -83,14 +83,14 @@ WHERE NOT EXISTS (
 ORDER BY id LIMIT %(limit)s
 
 -- name: endless_sources
--- Done, and nobody knows when, or for whom.
+-- Done sources without a time of their end, or without an organization.
 SELECT key, ended_at IS NULL FROM lrdb.source_objects
 WHERE state IN ('done', 'partial') AND organization = %(organization)s
   AND (ended_at IS NULL OR collector IS NULL OR signal IS NULL)
 ORDER BY id LIMIT %(limit)s
 
 -- name: sources
--- How many objects are in which state; of those that are not done, the oldest.
+-- How many objects are in each state; for those that are not done, the oldest.
 WITH mine AS (
     SELECT id, key, state, coalesce(ended_at, seen_at) AS since, seen_at FROM lrdb.source_objects
     WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s
@@ -104,7 +104,7 @@ FROM mine GROUP BY state
 SELECT count(*) FROM lrdb.source_objects WHERE organization = %(organization)s
 
 -- name: unplaced
--- Objects that belong to no organization that we know.
+-- Objects that belong to no known organization.
 SELECT count(*) FROM lrdb.source_objects WHERE organization IS NULL
 
 -- name: failed_work
@@ -125,7 +125,7 @@ WHERE state = 'live' AND (%(organization)s::uuid IS NULL OR organization = %(org
 GROUP BY signal, frequency_ms, level ORDER BY signal, frequency_ms, level
 
 -- name: unrolled
--- By tier: metrics whose rows are in no window of the next one yet.
+-- By tier: metrics whose rows are in no bucket of the next one yet.
 SELECT frequency_ms, count(*), max(extract(epoch FROM now() - created_at))::float8
 FROM lrdb.segments
 WHERE state = 'live' AND signal = 'metrics' AND NOT rolled AND frequency_ms < %(last_tier)s
@@ -133,7 +133,7 @@ WHERE state = 'live' AND signal = 'metrics' AND NOT rolled AND frequency_ms < %(
 GROUP BY frequency_ms ORDER BY frequency_ms
 
 -- name: unmerged
--- By signal: segments that were never merged, though their hour has another; of metrics those that are rolled up.
+-- By signal: segments that were never merged although their hour has another; metrics only if they are rolled up.
 WITH boxes AS (
     SELECT signal, count(*) AS segments, min(created_at) AS since
     FROM lrdb.segments
@@ -148,14 +148,14 @@ SELECT signal, sum(segments)::bigint, max(extract(epoch FROM now() - since))::fl
 FROM boxes GROUP BY signal ORDER BY signal
 
 -- name: ended
--- Segments that are live no more and whose files may be there: by state, and whether the grace time is over.
+-- Segments that are no longer live and whose files may exist: by state, and whether the grace time is over.
 SELECT state, replaced_at < now() - make_interval(secs => %(grace_seconds)s) AS due, count(*), sum(bytes)::bigint
 FROM lrdb.segments
 WHERE state <> 'live' AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
 GROUP BY 1, 2 ORDER BY 1, 2
 
 -- name: past_retention
--- Live segments all of whose rows are older than their organization keeps them. What the settings say comes as arrays.
+-- Live segments all of whose rows are older than their organization keeps them. The settings' values come as arrays.
 SELECT s.signal, s.frequency_ms, count(*), sum(s.bytes)::bigint
 FROM lrdb.segments AS s
 LEFT JOIN lrdb.retention AS r USING (organization, signal, frequency_ms)
@@ -170,8 +170,8 @@ GROUP BY 1, 2 ORDER BY 1, 2
 SELECT id, created_at FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: sources_until
--- Raw objects that gave rows and ended until `born`, the latest first; with it if `exact`: then whose they are is clear,
--- even of one that was never announced.
+-- Raw objects that gave rows and ended until `born`, the latest first; exactly then if `exact`: their organization is
+-- then certain, even if one was never announced.
 SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at,
        rows, coalesce(rejected, 0), notes
 FROM lrdb.source_objects

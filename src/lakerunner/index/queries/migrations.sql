@@ -1,5 +1,5 @@
 -- name: lock
--- Held to the end of the transaction: of several processes that start at once, one migrates and the others look.
+-- Held to the end of the transaction: of several processes that start at once, one migrates and the others wait.
 SELECT pg_advisory_xact_lock(hashtextextended('lrdb.migrations', 0))
 
 -- name: exists

@@ -2,7 +2,7 @@
 SELECT id, name FROM lrdb.organizations ORDER BY name COLLATE "C"
 
 -- name: find
--- An id that matches goes before a name that looks like one.
+-- A matching id wins over a name that looks like one.
 SELECT id, name FROM lrdb.organizations WHERE id = %(id)s::uuid OR name = %(name)s
 ORDER BY (id = %(id)s::uuid) DESC NULLS LAST LIMIT 1
 

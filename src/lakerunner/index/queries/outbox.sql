@@ -4,14 +4,14 @@ SELECT topic, payload FROM unnest(%(topics)s::text[], %(payloads)s::bytea[]) WIT
 ORDER BY place
 
 -- name: notify
--- Heard by Outbox.wait once the transaction is committed.
+-- Received by Outbox.wait once the transaction is committed.
 SELECT pg_notify('lrdb_outbox', '')
 
 -- name: listen
 LISTEN lrdb_outbox
 
 -- name: take
--- Deleted in a transaction that is committed after publishing, so a message is lost on neither side.
+-- Deleted in a transaction that is committed after publishing, so no message is lost.
 WITH batch AS MATERIALIZED (
     SELECT id FROM lrdb.outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )

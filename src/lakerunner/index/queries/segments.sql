@@ -23,7 +23,7 @@ WITH replaced AS (
 UPDATE lrdb.segments AS s SET state = 'replaced', replaced_at = now() FROM replaced AS r WHERE s.id = r.id
 
 -- name: roll
--- Their rows are in the windows of the next tier.
+-- Their rows are in the buckets of the next tier.
 WITH rolled AS (
     SELECT id FROM lrdb.segments
     WHERE id = ANY(%(ids)s::uuid[]) AND organization = %(organization)s AND state = 'live'
@@ -32,24 +32,24 @@ WITH rolled AS (
 UPDATE lrdb.segments AS s SET rolled = true FROM rolled AS r WHERE s.id = r.id
 
 -- name: keep_birth
--- Repaired segments are as old as those whose rows they have: by that time their raw objects are found.
+-- Repaired segments get the creation time of those whose rows they have: their raw objects are found by it.
 UPDATE lrdb.segments
 SET created_at = (SELECT min(created_at) FROM lrdb.segments WHERE id = ANY(%(lost)s::uuid[]))
 WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: lock_tier
--- One commit of windows of a collector's tier at a time: each sees what the one before it made of.
+-- One commit of buckets of a collector's tier at a time: each sees what the one before it was made of.
 SELECT pg_advisory_xact_lock(hashtextextended(%(tier)s, 7))
 
 -- name: rolled_ids
--- Of one collector's tier, those with a row in the range that the next tier was made of.
+-- Segments of one collector's tier with a row in the range that are rolled up into the next tier.
 SELECT id FROM lrdb.segments
 WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
   AND frequency_ms = %(frequency_ms)s AND state = 'live' AND rolled AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
 
 -- name: between
--- Whether another one stands between these. One in the place of the first is the other part of a merge that was cut: it
--- has no sort key in common with it, and stays before the others.
+-- Whether another segment lies between these. One with the position of the first is the other part of a merge that was
+-- cut: it has no sort key in common with it, and stays before the others.
 WITH hull AS (
     SELECT min(collector) AS collector, min(signal) AS signal, min(frequency_ms) AS frequency_ms,
            min(start_ns) AS start_ns, max(end_ns) AS end_ns, min(ingested) AS first, max(ingested) AS last
@@ -62,9 +62,9 @@ WHERE s.organization = %(organization)s AND s.collector = h.collector AND s.sign
 LIMIT 1
 
 -- name: pick
--- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,
--- once for each of the two indexes over time. Up to when rows have expired stands in every row, and in one without a
--- segment where there is none: one statement is one moment.
+-- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is repeated,
+-- once for each of the two indexes over time. Up to when rows have expired is in every row, and in one without a
+-- segment if there is none: one statement is one moment.
 WITH expired AS (
     SELECT json_object_agg(frequency_ms, before_ns) AS before_ns FROM (
         SELECT frequency_ms, max(before_ns) AS before_ns FROM lrdb.expired
@@ -80,8 +80,8 @@ WITH expired AS (
 SELECT before_ns, 0, picked.* FROM expired LEFT JOIN picked ON true ORDER BY start_ns, id
 
 -- name: pick_pruned
--- Like pick, of those that have a fingerprint of each wanted group. The count is of all that pick would give: it stands in
--- every row, and in one without a segment where none is left.
+-- Like pick, for segments with a fingerprint of each wanted group. The count is of all that pick would return: it is in
+-- every row, and in one without a segment if none is left.
 WITH expired AS (
     SELECT json_object_agg(frequency_ms, before_ns) AS before_ns FROM (
         SELECT frequency_ms, max(before_ns) AS before_ns FROM lrdb.expired
@@ -110,8 +110,8 @@ FROM expired CROSS JOIN overlapping LEFT JOIN wanted ON true ORDER BY start_ns, 
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 
 -- name: unrolled
--- Those with a row in the range, or in a window that it begins or ends in, that the next tier's windows do not have; and
--- the times of such that have expired.
+-- Segments with a row in the range, or in a bucket that it begins or ends in, that are not in the next tier's buckets;
+-- and the times of such segments that have expired.
 SELECT frequency_ms, start_ns, end_ns, true AS live FROM lrdb.segments
 WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = ANY(%(frequencies)s::integer[])
   AND state = 'live' AND NOT rolled AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -129,12 +129,12 @@ WHERE organization = %(organization)s AND frequency_ms = ANY(%(frequencies)s::in
   AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
 
 -- name: expired
--- Up to when rows, of any collector, and windows of each tier are gone by their retention.
+-- Up to when rows, of any collector, and buckets of each tier have expired.
 SELECT frequency_ms, max(before_ns) FROM lrdb.expired
 WHERE organization = %(organization)s AND signal = %(signal)s GROUP BY frequency_ms
 
 -- name: left
--- The tiers with windows at these times.
+-- The tiers with buckets at these times.
 SELECT DISTINCT s.frequency_ms
 FROM unnest(%(starts)s::bigint[], %(ends)s::bigint[]) AS gone (start_ns, end_ns)
 JOIN lrdb.segments AS s
@@ -148,7 +148,7 @@ WHERE organization = %(organization)s AND signal = %(signal)s AND state = 'live'
 ORDER BY s.frequency_ms
 
 -- name: pick_tiles
--- Like pick_pruned, of several frequencies, each at its own times. A segment comes once for each of these.
+-- Like pick_pruned, for several frequencies, each at its own times. A segment is returned once for each of these.
 SELECT id, organization, collector, signal, s.start_ns, s.end_ns, rows, bytes, sort_version, s.frequency_ms, level,
        statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
 FROM unnest(%(frequencies)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[]) AS tile (frequency_ms, start_ns, end_ns)

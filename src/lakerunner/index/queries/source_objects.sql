@@ -2,7 +2,7 @@
 -- so that no two transactions wait for each other in a ring.
 
 -- name: announce
--- Where a batch names an identity twice, the first one speaks for it.
+-- If a batch names an identity twice, the first one counts.
 WITH arrived AS (
     SELECT DISTINCT ON (bucket, key, etag) *
     FROM unnest(
@@ -24,7 +24,7 @@ INSERT INTO lrdb.outbox (topic, payload)
 SELECT topic, payload FROM new JOIN arrived USING (bucket, key, etag) ORDER BY place
 
 -- name: retry
--- What was set aside before its organization was known gets it now.
+-- A source that was set aside before its organization was known gets it now.
 WITH arrived AS (
     SELECT DISTINCT ON (bucket, key, etag) *
     FROM unnest(
@@ -56,7 +56,7 @@ WHERE state = 'seen' AND seen_at < now() - make_interval(secs => %(seconds)s)
 ORDER BY id LIMIT %(limit)s
 
 -- name: remind
--- seen_at starts anew, so that several who remind at the same time ask once.
+-- seen_at is set to now, so that several reminders at the same time send one message.
 WITH arrived AS (
     SELECT DISTINCT ON (bucket, key, etag) *
     FROM unnest(
@@ -84,7 +84,7 @@ SET state = 'failed', reason = EXCLUDED.reason, ended_at = EXCLUDED.ended_at
 WHERE s.state = 'seen'
 
 -- name: unknown
--- LIMIT keeps this a look-up per key however the table grows: a listing comes every second.
+-- LIMIT keeps this one lookup per key however the table grows: a listing comes every second.
 SELECT found.key, found.size, found.modified_ns
 FROM unnest(%(keys)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[]) WITH ORDINALITY
     AS found (key, size, modified_ns, place)
@@ -150,14 +150,14 @@ WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s OR (%(un
 GROUP BY state
 
 -- name: rejects
--- Of the newest version that has any.
+-- The rejects of the newest version that has any.
 SELECT etag, lines, rejected, rejects FROM lrdb.source_objects
 WHERE key = %(key)s AND rejects IS NOT NULL
   AND (organization = %(organization)s OR (%(unplaced)s AND organization IS NULL))
 ORDER BY id DESC LIMIT 1
 
 -- name: dismiss
--- What failed needs nobody any more; what is done but for some lines is done.
+-- Failed versions become dismissed, partial ones done.
 UPDATE lrdb.source_objects AS s
 SET state = CASE state WHEN 'failed' THEN 'dismissed' ELSE 'done' END,
     reason = left('dismissed by hand. It had failed: ' || reason, 2000)
@@ -168,7 +168,7 @@ WHERE s.id IN (
     ORDER BY id FOR UPDATE)
 
 -- name: lock
--- The named objects, and other versions of them that are not done: which of two versions ends last decides nothing.
+-- The named objects, and other versions of them that are not done, so that the order in which versions end does not matter.
 SELECT s.bucket, s.key, s.etag, s.id, s.state FROM lrdb.source_objects AS s
 WHERE s.id IN (
     SELECT o.id
@@ -202,7 +202,7 @@ FROM unnest(
 WHERE s.id = ended.id
 
 -- name: reroute
--- One that another worker has sent to this signal already is not sent again.
+-- A source that another worker has already rerouted to this signal is not sent again.
 WITH found AS (
     SELECT * FROM unnest(%(ids)s::bigint[], %(signals)s::text[], %(topics)s::text[], %(payloads)s::bytea[])
         AS f (id, signal, topic, payload)
@@ -215,7 +215,7 @@ INSERT INTO lrdb.outbox (topic, payload)
 SELECT topic, payload FROM moved JOIN found USING (id) ORDER BY id
 
 -- name: supersede
--- Of these keys, versions that failed, where a newer one is done.
+-- Failed versions of these keys of which a newer one is done.
 UPDATE lrdb.source_objects AS old
 SET state = 'dismissed', reason = left('a newer version of the object is done. This one had failed: ' || reason, 2000)
 WHERE old.id IN (

@@ -1,10 +1,10 @@
--- What the sweeper asks. Times are the caller's: one clock for the index, the store and the rows.
+-- The queries of the sweeper. Times come from the caller: one clock for the index, the store and the rows.
 
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
 
 -- name: past
--- Live segments past their retention, by their end, whether they go (model/retention.py, Cutoff.is_due), and whether
+-- Live segments past their retention, by their end, whether they go (model/retention_policy.py, Cutoff.is_due), and whether
 -- rollups that are kept lack them.
 SELECT id, organization, collector, signal, frequency_ms, start_ns, end_ns,
        bytes + coalesce((SELECT sum(value::bigint) FROM json_each_text(statistics -> 'side_bytes')), 0)::bigint,
@@ -18,7 +18,7 @@ WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms =
 ORDER BY end_ns, id LIMIT %(limit)s
 
 -- name: expire
--- What a commit holds at this moment is left to it: it replaces or rolls up the segment, and the next sweep decides.
+-- A segment that a commit has locked is skipped: the commit replaces it or rolls it up, and the next sweep decides.
 WITH due AS (
     SELECT id FROM lrdb.segments
     WHERE id = ANY(%(ids)s::uuid[]) AND organization = %(organization)s AND signal = %(signal)s
@@ -57,8 +57,8 @@ WITH due AS (
 SELECT id FROM expired
 
 -- name: settle_unrolled
--- Where no tier keeps the time of rows that were never rolled up, it is past for the windows that were not made of them
--- as for those that were: one time for each tier says so, instead of a row for each hour.
+-- If no tier keeps the time of rows that were never rolled up, it has expired for all buckets of that time: one time for
+-- each tier records this, instead of a row for each hour.
 WITH settled AS (
     DELETE FROM lrdb.expired_unrolled
     WHERE organization = %(organization)s AND frequency_ms = %(frequency_ms)s AND end_ns <= %(unneeded_ns)s
@@ -94,9 +94,9 @@ SELECT id FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[])
 SELECT id, rolled FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[]) AND state = 'live'
 
 -- name: done_sources
--- Of objects as a listing shows them, those that were ingested, just so, that long ago. A key that stands for other
--- content too, not ingested or failed and not dismissed, is not one of them: the listing might show that. Nor is one that
--- is done but for some lines: these are nowhere else.
+-- Listed objects that were ingested in exactly this version, that long ago. Not keys with another version that is not
+-- ingested, or failed and not dismissed: the listing might show that one. Not partial ones either: their rejected lines
+-- are nowhere else.
 SELECT found.place
 FROM unnest(%(keys)s::text[], %(etags)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[]) WITH ORDINALITY
     AS found (key, etag, size, modified_ns, place)
@@ -115,7 +115,7 @@ SELECT count(*), (extract(epoch FROM min(pushed_at)) * 1000000)::bigint * 1000
 FROM lrdb.push_objects WHERE pushed_at < to_timestamp(%(before_ns)s::float8 / 1e9)
 
 -- name: forget_pushes
--- Ids grow with time: the oldest rows are the first. What a door holds at this moment is left to it.
+-- Ids grow with time: the oldest rows are the first. Rows that a push endpoint has locked are skipped.
 WITH oldest AS MATERIALIZED (
     SELECT id, pushed_at FROM lrdb.push_objects ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )

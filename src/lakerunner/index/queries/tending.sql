@@ -1,7 +1,7 @@
--- What merges and rollups ask of the index (docs/formats/tending.md).
+-- The queries of merges and rollups (docs/formats/tending.md).
 
 -- name: live
--- Of these, what there is still to work on.
+-- Those of these that are still to be worked on.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
        statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
 FROM lrdb.segments
@@ -9,7 +9,7 @@ WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[]) AND state = 
 ORDER BY ingested, id
 
 -- name: overlapping
--- Of one collector's tier: all that is live in the range of time, and of places in the order of `ingested`.
+-- All live segments of one collector's tier in the time range and in the range of `ingested`.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
        statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
 FROM lrdb.segments
@@ -58,7 +58,7 @@ SET attempts = f.attempts + 1, reason = EXCLUDED.reason,
 RETURNING attempts, state
 
 -- name: due
--- Whoever takes one has so long to come to an end with it, before another tries.
+-- The taker has this lease to finish it before another process tries.
 WITH due AS (
     SELECT topic, digest FROM lrdb.failed_work
     WHERE state = 'waiting' AND topic = ANY(%(topics)s::text[]) AND next_at <= now()
@@ -89,8 +89,8 @@ WITH again AS (
 INSERT INTO lrdb.outbox (topic, payload) SELECT topic, payload FROM again
 
 -- name: to_merge
--- Groups of segments that should have been merged long ago. Any of them: some may be such that they never can be, and
--- must not keep others from being found.
+-- Groups of segments that should have been merged long ago, in random order: some may never be mergeable, and must not
+-- hide others.
 WITH small AS (
     SELECT id, organization, collector, signal, frequency_ms, sort_version,
            floor(start_ns::numeric / %(period_ns)s) AS period
@@ -122,7 +122,7 @@ WHERE state = 'live' AND (%(organization)s::uuid IS NULL OR organization = %(org
 GROUP BY signal, frequency_ms, level ORDER BY signal, frequency_ms, level
 
 -- name: per_hour
--- Of the hours that hold rows, how many live segments each has, on the average.
+-- How many live segments an hour has on average, of hours that have rows.
 SELECT signal, frequency_ms, level, count(*)::float8 / count(DISTINCT start_ns / %(hour_ns)s)
 FROM lrdb.segments
 WHERE state = 'live' AND start_ns >= %(start_ns)s AND start_ns < %(end_ns)s

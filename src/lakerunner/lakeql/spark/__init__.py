@@ -1,5 +1,5 @@
-"""The same query in Spark's SQL, where its meaning is known to be the same. No I/O."""
+"""Compile a query to Spark's SQL, where its meaning is known to be the same. No I/O."""
 
-from lakerunner.lakeql.spark.translate import spark_sql
+from lakerunner.lakeql.spark.translate import compile_spark
 
-__all__ = ["spark_sql"]
+__all__ = ["compile_spark"]

@@ -1,14 +1,18 @@
-"""Aggregates and window functions that mean the same to Spark as to DuckDB, as Spark's text for them.
+"""Aggregates and window functions that mean the same to Spark as to DuckDB, with FILTER and OVER, in Spark's SQL.
 
-In a text `{over}` is what follows each call: a FILTER, or a window. Sums and averages of whole numbers are worked out
-in decimals, so that they are exact as DuckDB's are.
+In a template `{over}` is what follows each call: a FILTER, or a window. Sums and averages of integers are computed in
+decimals, so that they are exact as DuckDB's are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import exp
+
+from lakerunner.lakeql.constants import read_integer
 from lakerunner.lakeql.spark.values import ORDERED, Type, Value
+from lakerunner.lakeql.spark.writer import SparkScope, Writer, Writers
 
 _SUM_TYPES = {
     Type.INTEGER: "DECIMAL(20, 0)",
@@ -22,8 +26,8 @@ _ANY = tuple(Type)
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`{distinct}` stands where DISTINCT may; an aggregate without it does not take it. `gives` None: the type of the
-    first argument."""
+    """An aggregate by the types of its arguments. `{distinct}` in `sql` is where DISTINCT may stand; without it,
+    DISTINCT is refused. `gives` None: the type of the first argument."""
 
     takes: tuple[tuple[Type, ...], ...]
     gives: Type | None
@@ -31,7 +35,7 @@ class Aggregate:
     windowed: bool = True
 
     def value(self, values: list[Value], distinct: bool, over: str) -> Value | None:
-        """None if it does not take these."""
+        """Return the call, or None if the aggregate does not take these arguments."""
         if len(values) != len(self.takes) or (distinct and "{distinct}" not in self.sql):
             return None
         if not all(value.type in takes for value, takes in zip(values, self.takes, strict=True)):
@@ -72,7 +76,7 @@ def _spread(name: str) -> tuple[Aggregate, ...]:
 
 
 def _by(name: str) -> tuple[Aggregate, ...]:
-    """DuckDB passes over rows where either is NULL."""
+    """Return max_by or min_by. DuckDB skips rows where either argument is NULL."""
     sql = f"{name}({{0}}, CASE WHEN {{0}} IS NOT NULL THEN {{1}} END){{over}}"
     return (Aggregate((ORDERED, ORDERED), None, sql),)
 
@@ -121,3 +125,107 @@ WINDOW_FUNCTIONS: dict[str, tuple[Aggregate, ...]] = {
     "last_value": _one(_ANY, None, "last_value({0}){over}"),
     "nth_value": (Aggregate((_ANY, _INT), None, "nth_value({0}, {1}){over}"),),
 }
+
+
+# ---- calls
+
+_SIDES = {"PRECEDING", "FOLLOWING"}
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether it contains an aggregate: then it is not a key of GROUP BY ALL."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES:
+            return True
+        if not isinstance(node, exp.Window | exp.Query):
+            pending += node.iter_expressions()
+    return False
+
+
+def direction(node: exp.Expr) -> str:
+    """Return the direction of an ORDER BY item. DuckDB puts NULLs last in both directions by default."""
+    way = "DESC" if node.args.get("desc") else "ASC"
+    return f" {way} NULLS {'FIRST' if node.args.get('nulls_first') else 'LAST'}"
+
+
+def _order_item(w: Writer, node: exp.Expr, scope: SparkScope) -> str:
+    """Write one item of ORDER BY, with the place of NULLs as DuckDB has it."""
+    value = w.value(node.this, scope)
+    if value.type not in ORDERED:
+        raise w.refusals.not_available(f"ORDER BY {value.type.value}", node)
+    return value.sql + direction(node)
+
+
+def _filter(w: Writer, node: exp.Filter, scope: SparkScope) -> Value:
+    condition = w.condition(node.expression.this, scope)
+    if not (isinstance(node.this, exp.Anonymous) and node.this.name.lower() in AGGREGATES):
+        raise w.refused(node)
+    return write_aggregate(w, node.this, scope, f" FILTER (WHERE {condition})")
+
+
+def _window(w: Writer, node: exp.Window, scope: SparkScope) -> Value:
+    call = node.this
+    if not isinstance(call, exp.Anonymous) or node.args.get("alias"):
+        raise w.refusals.not_available("this OVER", node)
+    name = call.name.lower()
+    if name in AGGREGATES and not all(one.windowed for one in AGGREGATES[name]):
+        raise w.refusals.not_available(f"{name} with OVER", node)
+    if name in WINDOW_FUNCTIONS and not node.args.get("order"):
+        raise w.refusals.not_available(f"{name} without ORDER BY", node)
+    return write_aggregate(w, call, scope, f" OVER ({_frame(w, node, scope)})")
+
+
+def write_aggregate(w: Writer, node: exp.Anonymous, scope: SparkScope, over: str) -> Value:
+    name, arguments = node.name.lower(), node.expressions
+    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if distinct:
+        arguments = arguments[0].expressions
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        arguments = []
+    known: tuple[Aggregate, ...] = AGGREGATES.get(name) or (WINDOW_FUNCTIONS.get(name, ()) if "OVER" in over else ())
+    values = [w.value(argument, scope) for argument in arguments]
+    for write_aggregate in known:
+        made = write_aggregate.value(values, distinct, over)
+        if made:
+            return made
+    if not known:
+        raise w.refusals.not_available(f"function {name} without OVER", node)
+    raise w.mismatched(name, values, node)
+
+
+def _frame(w: Writer, node: exp.Window, scope: SparkScope) -> str:
+    keys = [w.value(key, scope) for key in node.args.get("partition_by") or ()]
+    for key in keys:
+        if key.type not in ORDERED:
+            raise w.refusals.not_available(f"PARTITION BY {key.type.value}", node)
+    parts = ["PARTITION BY " + ", ".join(key.sql for key in keys)] if keys else []
+    if order := node.args.get("order"):
+        parts.append("ORDER BY " + ", ".join(_order_item(w, item, scope) for item in order.expressions))
+    if spec := node.args.get("spec"):
+        parts.append(_spec(w, spec))
+    return " ".join(parts)
+
+
+def _spec(w: Writer, spec: exp.WindowSpec) -> str:
+    kind = str(spec.args.get("kind")).upper()
+    bounds = [_bound(spec, side, kind) for side in ("start", "end")]
+    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude") or None in bounds:
+        raise w.refusals.not_available("this frame of a window", spec)
+    return f"{kind} BETWEEN {bounds[0]} AND {bounds[1]}"
+
+
+def _bound(spec: exp.WindowSpec, side: str, kind: str) -> str | None:
+    bound, way = spec.args.get(side), spec.args.get(f"{side}_side")
+    if bound == "CURRENT ROW" or (bound is None and side == "end"):
+        return "CURRENT ROW"
+    if str(way) not in _SIDES:
+        return None
+    if bound == "UNBOUNDED":
+        return f"UNBOUNDED {way}"
+    number = read_integer(bound) if isinstance(bound, exp.Expr) else None
+    return f"{number} {way}" if kind == "ROWS" and number is not None else None
+
+
+WINDOWS: Writers = {exp.Filter: _filter, exp.Window: _window}

@@ -1,8 +1,8 @@
-"""The resolved and rewritten tree of a query, written for Spark: SELECTs, joins, WITH and set operations.
+"""Translate the resolved and rewritten tree of a query to Spark's SQL: SELECTs, joins, WITH and set operations.
 
-Comes in: the tree, before anything is split off it, and the scans its tables became. Goes out: Spark's SQL.
-What always holds: every relation and every column in it has a name of our own, so that no name of the user's reaches
-Spark; what a star shows is written out; where NULLs go is said.
+Comes in: the tree, before anything is split off it, and the scans that its tables became. Goes out: Spark's SQL. What
+always holds: every relation and every column in it has a name of our own, so that no name of the user reaches Spark;
+what a star shows is written out; where NULLs go is written out.
 """
 
 from __future__ import annotations
@@ -10,74 +10,97 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
+from uuid import UUID
 
 from sqlglot import exp
 
-from lakerunner.lakeql.constants import Constants, integer
-from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.spark.expressions import WRITERS
-from lakerunner.lakeql.spark.scope import Output, Relation, Scope
-from lakerunner.lakeql.spark.values import ORDERED, Refusals, Type, Value, common, typed
-from lakerunner.lakeql.spark.windows import direction, has_aggregate
-from lakerunner.lakeql.spark.writer import Writer
+from lakerunner.lakeql.compile import rewrite_query, user_errors
+from lakerunner.lakeql.constants import Constants, read_integer
+from lakerunner.lakeql.dialect import to_sql
+from lakerunner.lakeql.rewrite import further_columns, hide_further_columns, keep_names
+from lakerunner.lakeql.source import MAX_LENGTH, QueryText
+from lakerunner.lakeql.spark.aggregates import WINDOWS, direction, has_aggregate
+from lakerunner.lakeql.spark.calls import CALLS
+from lakerunner.lakeql.spark.scalars import ARITHMETIC, LOGIC
+from lakerunner.lakeql.spark.values import ORDERED, Refusals, Type, Value, common_type, type_named
+from lakerunner.lakeql.spark.writer import OutputColumn, Relation, SparkScope, Writer, Writers
 from lakerunner.lakeql.tables import table_of_signal
 from lakerunner.plan.scan import Scan, attribute_column, id_column
-from lakerunner.plan.spark import place
+from lakerunner.plan.spark import SparkPlan, place
+
+WRITERS: Writers = {**LOGIC, **ARITHMETIC, **CALLS, **WINDOWS}
+
 
 _SET_OPERATIONS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 _GROUPINGS = ("grouping_sets", "rollup", "cube", "totals")
 
 
-def spark_sql(tree: exp.Query, scans: Sequence[Scan], source: Source, constants: Constants) -> str:
-    """UserError, with the place, for what is not known to mean the same to Spark."""
-    return _Translation(scans, source, constants).query(tree, None, {}).sql
+def compile_spark(
+    text: str,
+    organization: UUID,
+    now_ns: int,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    max_length: int = MAX_LENGTH,
+) -> SparkPlan:
+    """Compile one SELECT so that Spark runs it as a whole. Refuse what `compile_sql` refuses, and with a UserError that
+    has a position what is not known to mean the same to Spark."""
+    source, constants = QueryText(text), Constants(now_ns)
+    with user_errors():
+        query = rewrite_query(source, organization, constants, parameters or {}, max_length)
+        hide_further_columns(query.resolution, further_columns)
+        keep_names(query.names)
+        scans = tuple(draft.scan() for draft in query.resolution.drafts)
+        spark_sql = _Translation(scans, source, constants).query(query.tree, None, {}).sql
+        return SparkPlan(to_sql(query.tree), spark_sql, scans)
 
 
 @dataclass(frozen=True)
 class _Query:
-    """`outputs` have the names of our own that the SQL gives them."""
+    """A translated query. `outputs` have the names of our own that the SQL gives them."""
 
     sql: str
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
-    def named(self, alias: exp.Expr | None) -> tuple[Output, ...]:
-        """With the column names that stand behind the alias, if there are any."""
+    def named(self, alias: exp.Expr | None) -> tuple[OutputColumn, ...]:
+        """Return the outputs with the column names that follow the alias, if there are any."""
         given = [column.name for column in alias.args.get("columns") or ()] if alias else []
         renamed = [replace(output, name=name) for output, name in zip(self.outputs, given, strict=False)]
         return (*renamed, *self.outputs[len(given) :])
 
 
 _Named = Mapping[str, _Query]
-_Item = tuple[str, str]  # of ORDER BY: the text, and which way
+_Item = tuple[str, str]  # of ORDER BY: the SQL, and the direction
 
 
 class _Translation:
-    def __init__(self, scans: Sequence[Scan], source: Source, constants: Constants) -> None:
+    def __init__(self, scans: Sequence[Scan], source: QueryText, constants: Constants) -> None:
         self._refusals = Refusals(source)
         self._scans = {scan.relation: scan for scan in scans}
         self._numbers = count(1)
         self._ctes: _Named = {}
-        self._expressions = Writer(WRITERS, self._refusals, constants, self._inner)
+        self._expressions = Writer(WRITERS, self._refusals, constants, self._subquery)
 
-    def query(self, node: exp.Expr, outer: Scope | None, ctes: _Named) -> _Query:
+    def query(self, node: exp.Expr, outer: SparkScope | None, ctes: _Named) -> _Query:
         written, ctes = self._with(node, outer, ctes)
         match node:
             case exp.Select():
                 made = self._select(node, outer, ctes)
             case exp.SetOperation():
-                made = self._ordered(node, self._united(node, outer, ctes))
+                made = self._order_query(node, self._set_operation(node, outer, ctes))
             case exp.Subquery():
-                made = self._ordered(node, self.query(node.this, outer, ctes))
+                made = self._order_query(node, self.query(node.this, outer, ctes))
             case _:
                 raise self._refusals.not_available(type(node).__name__.upper(), node)
         return replace(made, sql=f"WITH {', '.join(written)} {made.sql}") if written else made
 
-    def _inner(self, node: exp.Expr, scope: Scope) -> tuple[str, list[Type]]:
-        """A subquery in an expression."""
+    def _subquery(self, node: exp.Expr, scope: SparkScope) -> tuple[str, list[Type]]:
+        """Write a subquery in an expression."""
         made = self.query(node, scope, self._ctes)
         return made.sql, [output.value.type for output in made.outputs]
 
-    def _with(self, node: exp.Expr, outer: Scope | None, ctes: _Named) -> tuple[list[str], _Named]:
+    def _with(self, node: exp.Expr, outer: SparkScope | None, ctes: _Named) -> tuple[list[str], _Named]:
         clause, named, written = node.args.get("with_"), dict(ctes), []
         for cte in clause.expressions if clause else ():
             made, alias = self.query(cte.this, outer, named), cte.args["alias"]
@@ -91,15 +114,16 @@ class _Translation:
 
     # SELECT
 
-    def _select(self, node: exp.Select, outer: Scope | None, ctes: _Named) -> _Query:
+    def _select(self, node: exp.Select, outer: SparkScope | None, ctes: _Named) -> _Query:
         outside, self._ctes = self._ctes, ctes
         try:
-            return _Select(self, node, Scope(outer), ctes).query()
+            return _Select(self, node, SparkScope(outer), ctes).query()
         finally:
             self._ctes = outside
 
-    def _ordered(self, node: exp.Expr, made: _Query) -> _Query:
-        """ORDER BY, LIMIT and OFFSET of a set operation or of a query in parentheses: over its columns only."""
+    def _order_query(self, node: exp.Expr, made: _Query) -> _Query:
+        """Write ORDER BY, LIMIT and OFFSET of a set operation or of a query in parentheses: only its columns may be
+        named."""
         order = node.args.get("order")
         if not order and not node.args.get("limit") and not node.args.get("offset"):
             return made
@@ -107,8 +131,8 @@ class _Translation:
         ordered = f" ORDER BY {', '.join(items)}" if items else ""
         return replace(made, sql=f"SELECT * FROM ({made.sql}) AS {self._fresh('r')}{ordered}{self.bounds(node)}")
 
-    def _output(self, item: exp.Expr, outputs: Sequence[Output]) -> str:
-        number = integer(item.this)
+    def _output(self, item: exp.Expr, outputs: Sequence[OutputColumn]) -> str:
+        number = read_integer(item.this)
         if number is not None and 1 <= number <= len(outputs):
             return outputs[number - 1].value.sql
         if isinstance(item.this, exp.Column):
@@ -124,18 +148,18 @@ class _Translation:
             if clause is None:
                 continue
             plain = isinstance(clause, exp.Limit | exp.Offset) and not clause.args.get("limit_options")
-            number = integer(clause.expression) if plain else None
+            number = read_integer(clause.expression) if plain else None
             if number is None or not 0 <= number < 1 << 31:
                 raise self._refusals.not_available(f"this {name.upper()}", clause, "a literal number is")
             written += f" {name.upper()} {number}"
         return written
 
-    def _united(self, node: exp.SetOperation, outer: Scope | None, ctes: _Named) -> _Query:
+    def _set_operation(self, node: exp.SetOperation, outer: SparkScope | None, ctes: _Named) -> _Query:
         if node.args.get("by_name"):
             raise self._refusals.not_available("BY NAME", node)
         left, right = (self.query(side, outer, ctes) for side in (node.this, node.expression))
         types = [
-            common([one.value.type, other.value.type])
+            common_type([one.value.type, other.value.type])
             for one, other in zip(left.outputs, right.outputs, strict=len(left.outputs) == len(right.outputs))
         ]
         comparable = all(type_ in ORDERED for type_ in types) or not node.args.get("distinct")
@@ -150,14 +174,14 @@ class _Translation:
 
     # FROM
 
-    def relation(self, node: exp.Expr, scope: Scope, ctes: _Named) -> str:
-        """Adds it to the scope; what stands in FROM for it."""
+    def relation(self, node: exp.Expr, scope: SparkScope, ctes: _Named) -> str:
+        """Add a relation to the scope and return its SQL for FROM."""
         alias, name = node.args.get("alias"), self._fresh("r")
         match node:
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 found = ctes.get(node.name.lower()) if node.name not in self._scans else None
                 written = found.sql if found else node.name
-                outputs = found.named(alias) if found else _scanned(self._scans[node.name])
+                outputs = found.named(alias) if found else _scan_outputs(self._scans[node.name])
             case exp.Subquery():
                 made = self.query(node, scope.outer, ctes)
                 written, outputs = f"({made.sql})", made.named(alias)
@@ -171,7 +195,7 @@ class _Translation:
         scope.relations.append(Relation(known.lower(), qualified))
         return f"{written} AS {name}"
 
-    def join(self, join: exp.Join, scope: Scope, ctes: _Named) -> str:
+    def join(self, join: exp.Join, scope: SparkScope, ctes: _Named) -> str:
         if join.method:
             raise self._refusals.not_available(f"{join.method} JOIN", join)
         written = self.relation(join.this, scope, ctes)
@@ -186,7 +210,7 @@ class _Translation:
         on_ = f" ON {' AND '.join(conditions)}" if conditions else ""
         return f"{side}{kind}JOIN {written}{on_}"
 
-    def _using(self, name: str, join: exp.Join, scope: Scope, half: bool) -> str:
+    def _using(self, name: str, join: exp.Join, scope: SparkScope, half: bool) -> str:
         *before, last = scope.relations
         left = scope.shared.get(name) or next((found for r in before if (found := r.find(name))), None)
         right = last.find(name)
@@ -200,9 +224,9 @@ class _Translation:
 
 
 class _Select:
-    """One SELECT in the making."""
+    """Translate one SELECT."""
 
-    def __init__(self, translation: _Translation, node: exp.Select, scope: Scope, ctes: _Named) -> None:
+    def __init__(self, translation: _Translation, node: exp.Select, scope: SparkScope, ctes: _Named) -> None:
         self._translation = translation
         self._node = node
         self._scope = scope
@@ -224,13 +248,13 @@ class _Select:
         listed = [f"{output.value.sql} AS {name}" for output, name in zip(shown, names, strict=True)]
         distinct = "DISTINCT " if args.get("distinct") else ""
         if qualified:
-            order = self._kept(order, listed)
+            order = self._qualify_columns(order, listed)
         sql = f"SELECT {distinct}{', '.join(listed)}{source}{where}{group}{having}"
         if qualified:
             sql = f"SELECT {', '.join(names)} FROM ({sql}) AS {self._translation._fresh('r')} WHERE qualified"
         ordered = f" ORDER BY {', '.join(sql + way for sql, way in order)}" if order else ""
         outputs = tuple(
-            Output(output.name, Value(name, output.value.type)) for output, name in zip(shown, names, strict=True)
+            OutputColumn(output.name, Value(name, output.value.type)) for output, name in zip(shown, names, strict=True)
         )
         return _Query(f"{sql}{ordered}{self._translation.bounds(node)}", outputs)
 
@@ -243,8 +267,8 @@ class _Select:
         if args.get("distinct") and args.get("qualify"):
             raise self._refusals.not_available("DISTINCT with QUALIFY", args["distinct"])
 
-    def _kept(self, order: list[_Item], listed: list[str]) -> list[_Item]:
-        """Spark has no QUALIFY: its condition is a column of an inner SELECT, and so is what the order goes by."""
+    def _qualify_columns(self, order: list[_Item], listed: list[str]) -> list[_Item]:
+        """Add the condition of QUALIFY, which Spark lacks, and the keys of the order as columns of an inner SELECT."""
         listed += [f"{sql} AS k{number}" for number, (sql, _) in enumerate(order)]
         listed.append(f"{self._condition('qualify')} AS qualified")
         return [(f"k{number}", way) for number, (_, way) in enumerate(order)]
@@ -260,8 +284,8 @@ class _Select:
     def _condition(self, clause: str) -> str:
         return self._expressions.condition(self._node.args[clause].this, self._scope)
 
-    def _projections(self) -> list[Output]:
-        shown: list[Output] = []
+    def _projections(self) -> list[OutputColumn]:
+        shown: list[OutputColumn] = []
         for projection in self._node.expressions:
             star = projection.this if isinstance(projection, exp.Column) else projection
             if isinstance(star, exp.Star):
@@ -271,12 +295,12 @@ class _Select:
             if projection.alias:
                 self._scope.given.setdefault(projection.alias.lower(), value)
             name = projection.alias or (projection.name if isinstance(projection, exp.Column) else "")
-            shown.append(Output(name, value))
+            shown.append(OutputColumn(name, value))
         return shown
 
-    def _star(self, star: exp.Star, projection: exp.Expr) -> list[Output]:
+    def _star(self, star: exp.Star, projection: exp.Expr) -> list[OutputColumn]:
         alias = projection.args.get("table")
-        # What stands under a relation's name here is hidden anyhow.
+        # A qualified name here is a hidden column, which a star does not show anyway.
         hidden = {one.name.lower() for one in star.args.get("except_") or () if not isinstance(one, exp.Column)}
         replaced = {one.alias.lower(): one for one in star.args.get("replace") or ()}
         outputs = []
@@ -288,7 +312,7 @@ class _Select:
                 outputs.append(replace(output, hidden=False))
         return outputs
 
-    def _group(self, shown: list[Output]) -> str:
+    def _group(self, shown: list[OutputColumn]) -> str:
         group = self._node.args.get("group")
         if not group:
             return ""
@@ -306,27 +330,28 @@ class _Select:
                 raise self._refusals.not_available(f"GROUP BY {key.type.value}", group)
         return f" GROUP BY {', '.join(key.sql for key in keys)}" if keys else ""
 
-    def _key(self, node: exp.Expr, shown: list[Output]) -> Value:
-        number = integer(node)
+    def _key(self, node: exp.Expr, shown: list[OutputColumn]) -> Value:
+        number = read_integer(node)
         if number is not None and 1 <= number <= len(shown):
             return shown[number - 1].value
         return self._expressions.value(node, self._scope)
 
-    def _order(self, shown: list[Output], names: list[str]) -> list[_Item]:
-        """A bare name in ORDER BY is first one of the SELECT list; `names` are what that gives them."""
+    def _order(self, shown: list[OutputColumn], names: list[str]) -> list[_Item]:
+        """Write ORDER BY. A bare name is an alias of the SELECT list first; `names` are what the SELECT list calls its
+        columns."""
         order = self._node.args.get("order")
         texts = {output.value.sql: name for output, name in zip(shown, names, strict=True)}
         items: list[_Item] = []
         for item in order.expressions if order else ():
-            given = self._shown(item.this, shown)
+            given = self._projection_number(item.this, shown)
             value = self._expressions.value(item.this, self._scope) if given is None else shown[given].value
             if value.type not in ORDERED:
                 raise self._refusals.not_available(f"ORDER BY {value.type.value}", item)
             items.append((texts.get(value.sql, value.sql) if given is None else names[given], direction(item)))
         return items
 
-    def _shown(self, node: exp.Expr, shown: list[Output]) -> int | None:
-        number = integer(node)
+    def _projection_number(self, node: exp.Expr, shown: list[OutputColumn]) -> int | None:
+        number = read_integer(node)
         if number is not None and 1 <= number <= len(shown):
             return number - 1
         if isinstance(node, exp.Column) and not node.table:
@@ -335,13 +360,13 @@ class _Select:
         return None
 
 
-def _scanned(scan: Scan) -> tuple[Output, ...]:
+def _scan_outputs(scan: Scan) -> tuple[OutputColumn, ...]:
     table = table_of_signal(scan.signal)
     columns = table.named()
-    shown = [(name, typed(columns[name].type), columns[name] in table.hidden) for name in scan.columns]
+    shown = [(name, type_named(columns[name].type), columns[name] in table.hidden) for name in scan.columns]
     further = [(attribute_column(scan.relation, attribute), Type.TEXT, True) for attribute in scan.attributes]
     further += [(id_column(scan.relation, name), Type.BYTES, True) for name in scan.ids]
     return tuple(
-        Output(name, Value(place(number), type_), hidden)
+        OutputColumn(name, Value(place(number), type_), hidden)
         for number, (name, type_, hidden) in enumerate([*shown, *further])
     )

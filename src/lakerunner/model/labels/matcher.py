@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.labels import Labels
-from lakerunner.model.regex import compiled
+from lakerunner.model.regex import compile_regex
 
 Operator = Literal["=", "!=", "=~", "!~"]
 OPERATORS: tuple[Operator, ...] = ("=", "!=", "=~", "!~")  # in the order of remote read's numbers for them
-_MOST_KNOWN = 100_000  # values of one matcher
+_MAX_KNOWN = 100_000  # values of one matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ Matchers = tuple[Matcher, ...]
 
 
 class LabelTest:
-    """One matcher. Not to be used from several threads at once."""
+    """Test one matcher. Not safe to use from several threads at once."""
 
     def __init__(self, matcher: Matcher) -> None:
         self.name = matcher.name
         self._wanted = matcher.value
         self._is_negated = matcher.is_negated
-        self._regex = compiled(matcher.value) if matcher.is_regex else None
+        self._regex = compile_regex(matcher.value) if matcher.is_regex else None
         self._known: dict[str, bool] = {}
 
     def __call__(self, value: str) -> bool:
@@ -58,7 +58,7 @@ class LabelTest:
             return (value == self._wanted) != self._is_negated
         found = self._known.get(value)
         if found is None:
-            if len(self._known) > _MOST_KNOWN:
+            if len(self._known) > _MAX_KNOWN:
                 self._known.clear()
             found = self._known[value] = self._regex.matches(value) != self._is_negated
         return found
@@ -66,7 +66,7 @@ class LabelTest:
     def each(self, values: pa.Array) -> npt.NDArray[np.bool_]:
         """Test each of these texts."""
         if self._regex is None:
-            wanted = pa.scalar(self._wanted.encode("utf-8", "surrogatepass"))  # half a surrogate pair is in no value
+            wanted = pa.scalar(self._wanted.encode("utf-8", "surrogatepass"))  # no value contains half a surrogate pair
             found = pc.equal(values.cast(pa.binary()), wanted)
         else:
             found = self._regex.each(values)
@@ -75,7 +75,7 @@ class LabelTest:
 
 
 class SelectorTest:
-    """All matchers of a selector."""
+    """Test all matchers of a selector."""
 
     def __init__(self, matchers: Matchers) -> None:
         self.tests = [LabelTest(matcher) for matcher in matchers]
@@ -91,5 +91,5 @@ class SelectorTest:
 
 
 def matches_empty(matcher: Matcher) -> bool:
-    """Return whether what lacks the label meets the matcher."""
+    """Return whether a row or series without the label meets the matcher."""
     return LabelTest(matcher)("")

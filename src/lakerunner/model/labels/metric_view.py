@@ -3,7 +3,7 @@
 Comes in: matchers, and stored series as the series table has them. Goes out: the conditions that prune segments, and
 the facets of a series, each a kind and the labels of one Prometheus series, or of the ones that differ in `le` or
 `quantile` alone. Nothing here reads a point. There is no SQL of these labels: a worker tests matchers against the
-series table, where every label set stands once, and reads samples by row; DuckDB never sees them.
+series table, which has every label set once, and reads samples by row; DuckDB never sees them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ SeriesAttribute = tuple[str, str, str]  # name, escaped name, value; sorted by n
 
 
 class Form(StrEnum):
-    """How OTLP's names are seen (docs/formats/prometheus.md)."""
+    """The form of OTLP's names (docs/formats/prometheus.md)."""
 
     UTF8 = "utf8"
     ESCAPED = "escaped"
 
 
-class Kind(IntEnum):
-    """What of a point is the sample. Buckets and quantiles are several series, told apart by one more label; the
-    times of info are those of all points of the resource."""
+class SampleKind(IntEnum):
+    """What of a point is the sample. Histogram buckets and quantiles are several series, which differ in one more
+    label; the times of INFO are those of all points of the resource."""
 
     NUMBER = 0
     SUM = 1
@@ -51,13 +51,13 @@ class Kind(IntEnum):
     INFO = 7
 
 
-FURTHER_LABEL = {Kind.BUCKETS: "le", Kind.QUANTILES: "quantile"}
-SPREAD = frozenset({Kind.BUCKETS, Kind.QUANTILES, Kind.INFO})  # not one sample for each row
-SUFFIXES = {"_bucket": Kind.BUCKETS, "_sum": Kind.SUM, "_count": Kind.COUNT}
+FURTHER_LABEL = {SampleKind.BUCKETS: "le", SampleKind.QUANTILES: "quantile"}
+SPREAD = frozenset({SampleKind.BUCKETS, SampleKind.QUANTILES, SampleKind.INFO})  # not one sample for each row
+SUFFIXES = {"_bucket": SampleKind.BUCKETS, "_sum": SampleKind.SUM, "_count": SampleKind.COUNT}
 
 
 def form_of(matchers: Matchers) -> Form:
-    """Return the UTF-8 form where a metric or a label is named as only that form has it."""
+    """Return the UTF-8 form if a metric or a label has a name that only that form has."""
     odd = any(
         not is_plain_name(one.value) if one.name == NAME and one.op == "=" else not is_plain_label(one.name)
         for one in matchers
@@ -74,8 +74,8 @@ def wanted_name(matchers: Matchers) -> str | None:
 def metric_conditions(matchers: Matchers) -> tuple[Condition, ...]:
     """Return what the rows of series that meet the matchers have in common, as far as the index knows it.
 
-    Fingerprints hold the names of metrics as they came and as Prometheus calls them. A series of a histogram or summary
-    has the metric's name and a suffix; target_info is of every segment that has resources.
+    Fingerprints hold the names of metrics as they were sent and as Prometheus has them. A series of a histogram or
+    summary has the metric's name and a suffix; target_info is in every segment that has resources.
     """
     name = wanted_name(matchers)
     if name is None or name == TARGET_INFO:
@@ -86,13 +86,13 @@ def metric_conditions(matchers: Matchers) -> tuple[Condition, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StoredSeries:
-    """One series of one organization, whatever segments it is in. `name` and `escaped` are Prometheus' names for the
-    metric, "" where there is none."""
+    """One series of one organization, in any of its segments. `name` and `escaped` are Prometheus' names for the
+    metric, "" if there is none."""
 
     digest: int
     name: str
     escaped: str
-    metric: str  # as it came
+    metric: str  # as it was sent
     type: str
     delta: bool
     as_sent: bool
@@ -102,7 +102,9 @@ class StoredSeries:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    kind: Kind
+    """One Prometheus series of a stored series, or those that differ only in one further label."""
+
+    kind: SampleKind
     labels: Labels  # without the further label
 
     @property
@@ -115,49 +117,54 @@ def facets(series: StoredSeries, form: Form) -> Iterator[Facet]:
         return
     own = own_labels(series, form)
     if series.as_sent:
-        yield Facet(Kind.SENT, _named(series.name, own))
+        yield Facet(SampleKind.SENT, _named(series.name, own))
         return
     name = series.name if form is Form.UTF8 else series.escaped
     if name:
-        for kind, suffix in _KINDS.get(series.type, ((Kind.NUMBER, ""),)):
+        for kind, suffix in _KINDS.get(series.type, ((SampleKind.NUMBER, ""),)):
             further = FURTHER_LABEL.get(kind)
             yield Facet(kind, _named(name + suffix, {n: v for n, v in own.items() if n != further}))
     if info := target_info(series.resource, form):
-        yield Facet(Kind.INFO, info)
+        yield Facet(SampleKind.INFO, info)
 
 
 def own_labels(series: StoredSeries, form: Form) -> dict[str, str]:
-    """What all its facets but target_info have in common."""
+    """Return the labels that all facets but target_info share."""
     if series.as_sent:
         return {name: value for name, _, value in series.labels if value}
     return attribute_values(series.labels, form)
 
 
-_KINDS: dict[str, tuple[tuple[Kind, str], ...]] = {
-    "histogram": ((Kind.NATIVE, ""), (Kind.BUCKETS, "_bucket"), (Kind.SUM, "_sum"), (Kind.COUNT, "_count")),
-    "exponential_histogram": ((Kind.NATIVE, ""),),
-    "summary": ((Kind.QUANTILES, ""), (Kind.SUM, "_sum"), (Kind.COUNT, "_count")),
+_KINDS: dict[str, tuple[tuple[SampleKind, str], ...]] = {
+    "histogram": (
+        (SampleKind.NATIVE, ""),
+        (SampleKind.BUCKETS, "_bucket"),
+        (SampleKind.SUM, "_sum"),
+        (SampleKind.COUNT, "_count"),
+    ),
+    "exponential_histogram": ((SampleKind.NATIVE, ""),),
+    "summary": ((SampleKind.QUANTILES, ""), (SampleKind.SUM, "_sum"), (SampleKind.COUNT, "_count")),
 }
 
 
 @lru_cache(10_000)
 def target_info(resource: tuple[SeriesAttribute, ...], form: Form) -> Labels | None:
-    """The labels of the resource's target_info; None where it has no attribute that job and instance do not tell, or
+    """Return the labels of the resource's target_info; None if it has no attribute beyond those of job and instance, or
     neither of these."""
-    told = {name: value for name, _, value in resource if name in _IDENTIFYING}
+    identifying = {name: value for name, _, value in resource if name in _IDENTIFYING}
     rest = [one for one in resource if one[0] not in _IDENTIFYING]
     if not rest:
         return None
     found = attribute_values(rest, form)
-    if SERVICE_NAME in told:
-        found[JOB] = "/".join(told[name] for name in (SERVICE_NAMESPACE, SERVICE_NAME) if name in told)
-    if SERVICE_INSTANCE in told:
-        found[INSTANCE] = told[SERVICE_INSTANCE]
+    if SERVICE_NAME in identifying:
+        found[JOB] = "/".join(identifying[name] for name in (SERVICE_NAMESPACE, SERVICE_NAME) if name in identifying)
+    if SERVICE_INSTANCE in identifying:
+        found[INSTANCE] = identifying[SERVICE_INSTANCE]
     return _named(TARGET_INFO, found) if JOB in found or INSTANCE in found else None
 
 
 def attribute_values(attributes: Sequence[SeriesAttribute], form: Form) -> dict[str, str]:
-    """Where several attributes become one label, their values are joined by `;`."""
+    """Return labels by name. Where several attributes become one label, their values are joined by `;`."""
     if form is Form.UTF8:
         return {name: value for name, _, value in attributes}
     found: dict[str, str] = {}

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from lakerunner.model.go_quote import quoted_character
+from lakerunner.model.display import go_quote_character
 from lakerunner.model.labels import NAME
 from lakerunner.model.labels.matcher import OPERATORS, Matcher, Operator
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """`name` is what may stand without quotes inside the braces, `metric` before them; None: no metric is named.
-    `strings`: "go" as Prometheus' lexer has them; "checked" takes either quote behind a backslash, and U+FFFD, too;
-    "lenient" keeps an unknown escape as it stands."""
+    """`name` is what may stand without quotes inside the braces, `metric` before them; None: a metric cannot be named.
+    `strings`: "go" as Prometheus' lexer reads them; "checked" also takes either quote after a backslash, and U+FFFD;
+    "lenient" keeps an unknown escape as it is."""
 
     name: re.Pattern[str]
     metric: re.Pattern[str] | None
@@ -66,7 +66,7 @@ class Token(Protocol):
 
 
 class Tokens(Protocol):
-    """One token of looking ahead."""
+    """A stream of tokens with one token of lookahead."""
 
     @property
     def kind(self) -> str:
@@ -82,8 +82,8 @@ class Tokens(Protocol):
 
 
 def read_items(tokens: Tokens, grammar: Grammar) -> Iterator[Item]:
-    """Read from the opening brace to the closing one. An item is given out before what follows it is looked at, so that
-    the first fault of a text is the one that is reported."""
+    """Read from the opening brace to the closing one. Yield an item before looking at what follows it, so that the
+    first fault of a text is the one that is reported."""
     tokens.take()
     while tokens.kind != "}":
         yield _item(tokens, grammar)
@@ -131,7 +131,7 @@ _BYTE = re.compile(r"\\x(..)|\\(...)")
 
 
 def token_in_braces(text: str, at: int, grammar: Grammar) -> tuple[str, int, int]:
-    """Return kind, start and end of the token that comes next. Raise Fault."""
+    """Return kind, start and end of the next token. Raise Fault."""
     space = _SPACE.match(text, at)
     start = space.end() if space else at
     character = text[start : start + 1]
@@ -147,13 +147,13 @@ def token_in_braces(text: str, at: int, grammar: Grammar) -> tuple[str, int, int
         case "{":
             raise Fault(start, "unexpected left brace '{'")
         case "!":
-            shown = quoted_character(text[start + 1 : start + 2])
+            shown = go_quote_character(text[start + 1 : start + 2])
             raise Fault(start, f"unexpected character after '!' inside braces: {shown}")
-    raise Fault(start, f"unexpected character inside braces: {quoted_character(character)}")
+    raise Fault(start, f"unexpected character inside braces: {go_quote_character(character)}")
 
 
 def string_end(text: str, start: int, grammar: Grammar) -> int:
-    """Return where the string that begins at `start` ends. Raise Fault for one that does not, or has a wrong escape."""
+    """Return where the string that begins at `start` ends. Raise Fault for an unterminated string or a wrong escape."""
     quote = text[start]
     if plain := _PLAIN[quote].match(text, start):
         return plain.end()
@@ -205,7 +205,7 @@ def _code_point(character: str) -> str:
 
 
 def unquoted(string: str) -> str:
-    """Return what a string holds, without its quotes; escapes that are unknown stay as they stand."""
+    """Return what a string holds, without its quotes; unknown escapes stay as they are."""
     inner = string[1:-1]
     return inner if string[0] == "`" or "\\" not in inner else _ESCAPE.sub(_unescaped, inner)
 

@@ -25,7 +25,8 @@ from lakerunner.model.errors import (
 from lakerunner.model.frames import MAX_BYTES, send_frame
 
 ROWS, END, FAILURE = b"A", b".", b"E"  # of an answer
-REQUEST = b"Q"  # a pickle
+REQUEST = b"Q"  # a pickle: SQL that runs whole, and what a process needs to know
+TASK, IDLE = b"T", b"I"  # the content of a task, in bytes; a question that is answered when no job runs
 READY, ENDED = b"R", b"X"  # what the process says of itself
 _MAX_MESSAGE = 4000
 _ERRORS: dict[str, type[LakerunnerError]] = {
@@ -43,7 +44,7 @@ def send(connection: socket.socket, kind: bytes, content: bytes | memoryview = b
     send_frame(connection, kind, content)
 
 
-def rows_content(batch: pa.RecordBatch) -> memoryview:
+def write_rows(batch: pa.RecordBatch) -> memoryview:
     """Return the batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
@@ -51,7 +52,7 @@ def rows_content(batch: pa.RecordBatch) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def rows_of(content: bytearray, schema: pa.Schema) -> list[pa.RecordBatch]:
+def read_rows(content: bytearray, schema: pa.Schema) -> list[pa.RecordBatch]:
     """Return the batches. Crashed if this is not Arrow, or of another schema, or contradicts itself."""
     try:
         table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
@@ -63,22 +64,22 @@ def rows_of(content: bytearray, schema: pa.Schema) -> list[pa.RecordBatch]:
     return list(table.to_batches())
 
 
-def failure_content(error: LakerunnerError) -> bytes:
+def write_failure(error: LakerunnerError) -> bytes:
     """Return the error as JSON."""
     kind = next((name for name, kind in _ERRORS.items() if type(error) is kind), "Crashed")
     return json.dumps({"kind": kind, "message": str(error)[:_MAX_MESSAGE]}).encode()
 
 
-def failure_of(content: bytearray) -> LakerunnerError:
+def read_failure(content: bytearray) -> LakerunnerError:
     """Return the error that a failure frame names."""
-    found = json_of(content)
+    found = read_object(content)
     kind, message = found.get("kind"), found.get("message")
     if not isinstance(kind, str) or not isinstance(message, str) or kind not in _ERRORS:
         return Crashed("cannot read the error that Spark for queries sent")
     return _ERRORS[kind](message[:_MAX_MESSAGE])
 
 
-def json_of(content: bytearray) -> dict[str, Any]:
+def read_object(content: bytearray) -> dict[str, Any]:
     """Return the JSON object, an empty one for anything else."""
     try:
         found = json.loads(content)

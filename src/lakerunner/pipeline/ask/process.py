@@ -23,9 +23,9 @@ from lakerunner.model.errors import Crashed, LakerunnerError, TooLarge, Unavaila
 from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask import frames
-from lakerunner.pipeline.ask.daemon import MEMORY_VARIABLE
-from lakerunner.pipeline.ask.run import AskLimits
-from lakerunner.pipeline.environment import spark_variables
+from lakerunner.pipeline.ask.run import AskLimits, TaskFunction
+from lakerunner.pipeline.daemon import MEMORY_VARIABLE
+from lakerunner.pipeline.jvm import spark_variables
 from lakerunner.pipeline.session import HEAP_EXHAUSTED, SparkSettings
 
 _CLOSE_SECONDS = 20.0
@@ -36,22 +36,25 @@ _MODULE = "lakerunner.pipeline.ask.serve"
 _QUERY_JVM = "-XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5 -XX:+ExitOnOutOfMemoryError"
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?")
+_CORES = re.compile(r"local(?:\[([^,\]]+)(?:,\d+)?\])?|local-cluster\[(\d+),(\d+),\d+\]")
+_UNKNOWN_SLOTS = 16  # of a cluster that grows and shrinks: enough units for as many as a query runs at once
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """`spark` says where queries run, `address` where tasks read their segments."""
+    """`spark` states where queries run, `address` where Spark SQL reads its segments; `function` is what tasks run."""
 
     spark: SparkSettings
     address: StoreAddress
     limits: AskLimits
+    function: TaskFunction | None = None
 
 
-def for_queries(settings: SparkSettings) -> SparkSettings:
+def for_queries(settings: SparkSettings, daemon: str) -> SparkSettings:
     """Return the settings of a session with what one for queries needs. A Python worker may take as much as the heap,
-    half of which is for the answer."""
-    memory = _bytes_of(settings.driver_memory)
+    half of which is for the answer. `daemon` is the module that Python workers are forks of."""
+    memory = heap_bytes(settings.driver_memory)
     conf = {
         "spark.driver.maxResultSize": f"{memory // 2}b",
         f"spark.executorEnv.{MEMORY_VARIABLE}": str(memory),
@@ -62,13 +65,13 @@ def for_queries(settings: SparkSettings) -> SparkSettings:
         master=_with_second_try(settings.master),
         conf=tuple(sorted(conf.items())),
         java_options=_QUERY_JVM,
-        daemon="lakerunner.pipeline.ask.daemon",
+        daemon=daemon,
         own_group=False,  # so that the process and its JVM can be killed as one
     )
 
 
 def _with_second_try(master: str) -> str:
-    """A local master that runs a failed task once more, as clusters do.
+    """Return a local master that runs a failed task once more, as clusters do.
 
     A Python worker that is being ended after a LIMIT was reached can still be given the next query's task.
     """
@@ -76,8 +79,22 @@ def _with_second_try(master: str) -> str:
     return f"local[{found[1] or 1},2]" if found else master
 
 
-def _bytes_of(memory: str) -> int:
-    """What Spark reads in a text like 1g; a number alone counts MiB."""
+def slots(settings: SparkSettings) -> int:
+    """Return how many tasks run at once, as far as the settings state it."""
+    conf = dict(settings.conf)
+    if found := _CORES.fullmatch(settings.master):
+        if found[2]:
+            return int(found[2]) * int(found[3])
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    if "spark.cores.max" in conf:
+        return int(conf["spark.cores.max"])
+    if "spark.executor.instances" in conf:
+        return int(conf["spark.executor.instances"]) * int(conf.get("spark.executor.cores", "1"))
+    return _UNKNOWN_SLOTS
+
+
+def heap_bytes(memory: str) -> int:
+    """Return the bytes that Spark reads in a text like 1g; a number alone counts MiB."""
     found = _MEMORY.fullmatch(memory.strip().lower())
     if not found:
         raise Unavailable(
@@ -87,7 +104,7 @@ def _bytes_of(memory: str) -> int:
 
 
 class Child:
-    """One process. `ready` is set when it takes queries, and when it has ended."""
+    """One process. `ready` is set when it accepts queries, and when it has ended."""
 
     def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, memory: str) -> None:
         self.popen = popen
@@ -105,7 +122,7 @@ class Child:
         return not (self._is_killed or self._ended.is_set()) and self.popen.poll() is None
 
     def connect(self) -> socket.socket:
-        """Open a connection for one query. OSError if the process has just ended."""
+        """Open a connection for one request. OSError if the process has just ended."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -122,7 +139,7 @@ class Child:
             os.killpg(self.popen.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End it in order, or kill it."""
+        """End it in order, or kill it if that takes too long."""
         self.is_closed = True
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
@@ -137,26 +154,26 @@ class Child:
         return self._reason
 
     def watch(self) -> None:
-        """Take down what it says of itself, until it has ended."""
+        """Note what it reports about itself, until it has ended."""
         with suppress(OSError, BrokenStream):
             while True:
-                self._take_down(*receive_frame(self._control))
+                self._note_frame(*receive_frame(self._control))
         self.kill()  # it does not listen any more; and if it was killed alone, its JVM is left
         self.popen.wait()
         self._control.close()
         self._ended.set()
         self.ready.set()
 
-    def _take_down(self, kind: bytes, content: bytearray) -> None:
+    def _note_frame(self, kind: bytes, content: bytearray) -> None:
         if kind == frames.READY:
             self.was_ready = True
             self.ready.set()
         elif kind == frames.FAILURE:
-            self._reason = Unavailable(f"cannot start Spark for queries: {frames.failure_of(content)}")
+            self._reason = Unavailable(f"cannot start Spark for queries: {frames.read_failure(content)}")
         elif kind == frames.ENDED:
-            self._reason = self._ended_with(frames.json_of(content).get("code"))
+            self._reason = self._end_reason(frames.read_object(content).get("code"))
 
-    def _ended_with(self, code: object) -> LakerunnerError:
+    def _end_reason(self, code: object) -> LakerunnerError:
         if code != HEAP_EXHAUSTED:
             return Crashed(f"the Java process of Spark for queries ended with code {code}: try again")
         return TooLarge(
@@ -179,7 +196,7 @@ class QueryProcesses:
         self._closed = False
 
     def connect(self) -> tuple[Child, socket.socket]:
-        """Open a connection for one query, to an idle process or a new one. At once, also while it starts."""
+        """Open a connection for one query, to an idle process or a new one. Return at once, also while it starts."""
         with self._lock:
             while self._idle:
                 child, timer = self._idle.popitem()  # the last one in, so that those to spare go
@@ -194,7 +211,7 @@ class QueryProcesses:
                 raise Unavailable(f"cannot start Spark for queries: {error}") from error
 
     def put_back(self, child: Child) -> None:
-        """Its query has ended, and it may have ended with it."""
+        """Accept a process whose query has ended; it may have ended too."""
         with self._lock:
             if child.is_running:
                 self._rest(child)
@@ -251,8 +268,8 @@ class QueryProcesses:
             if self._closed or child.is_closed:
                 return
             self._report(str(child.failure(0.0)))
-            # So that the next query does not wait for a start. Not for one that ended by itself, before it took a
-            # query or between two: it would be started for ever.
+            # Start another, so that the next query does not wait for it. But not in place of one that ended by itself,
+            # before its first query or between two: processes would be started for ever.
             if timer is None and child.was_ready:
                 with suppress(LakerunnerError, OSError):
                     self._rest(self._start())

@@ -1,8 +1,9 @@
 """The process that runs queries in Spark: `python -m lakerunner.pipeline.ask.serve FD`, started by process.py.
 
 Comes in, over the socket FD: first what it needs to know (ServeSettings, pickled by the API), then one end of a socket
-for each query, with the query as its first frame. Goes out over that socket: rows, or an error (frames.py). A query is
-cancelled by closing the other end. Over FD itself it says that it is ready, and why it ends.
+for each request: a query that Spark SQL runs whole, a task, or whether nothing runs. Goes out over that socket: rows or
+the bytes of the task, or an error (frames.py). A request is cancelled by closing the other end. Over FD itself it says
+that it is ready, and why it ends. Requests of one query run side by side; two queries never do (lease.py).
 
 What always holds: it lives as long as its JVM, no longer, and ends with the process that started it, however that
 ends. It runs at a low priority, so that ingest beside it has the cores it needs, and the kernel ends it first where
@@ -27,18 +28,18 @@ from lakerunner.model.errors import Crashed, LakerunnerError, Unavailable
 from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.pipeline.ask import frames
 from lakerunner.pipeline.ask.process import ServeSettings
-from lakerunner.pipeline.ask.run import SparkQueries, SparkRun
+from lakerunner.pipeline.ask.run import JobGroup, SparkQueries
 from lakerunner.pipeline.session import close_session, exit_code, open_session
 
 _NICENESS = 10  # a process beside it that has none gets ten times its share of a busy core
 _OUT_OF_MEMORY_SCORE = "500"  # of 1000: the kernel's first choice
 _CLOSE_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
-_GONE_SECONDS = 2.0  # in which a JVM that broke off has become a process that ended
+_GONE_SECONDS = 2.0  # for a JVM that broke off a call to become a process that has ended
 
 
 class Server:
-    """One JVM, and a thread for each query in it."""
+    """One JVM, and a thread for each request to it."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -46,6 +47,8 @@ class Server:
         self._leaving = threading.Event()
         self._session: SparkSession | None = None
         self._queries: SparkQueries | None = None
+        self._running = 0
+        self._ended = threading.Condition()
 
     def run(self) -> None:
         """Serve until the JVM or the starting process ends."""
@@ -58,9 +61,10 @@ class Server:
         try:
             session = open_session(settings.spark, "lakerunner-queries")
         except LakerunnerError as error:
-            frames.send(self._control, frames.FAILURE, frames.failure_content(error))
+            frames.send(self._control, frames.FAILURE, frames.write_failure(error))
             return
-        self._session, self._queries = session, SparkQueries(session, settings.address, settings.limits)
+        self._session = session
+        self._queries = SparkQueries(session, settings.address, settings.limits, settings.function)
         frames.send(self._control, frames.READY)
         self._opened.set()
         while (code := exit_code(0.0)) is None:
@@ -80,7 +84,7 @@ class Server:
             self._leave()
 
     def _leave(self) -> None:
-        """The API is gone, or wants us to go. Whatever is not tidied up in time is killed with us."""
+        """End, because the API is gone or has closed its end. What is not tidied up in time is killed with us."""
         ending = threading.Timer(2 * _CLOSE_SECONDS, os.killpg, (0, signal.SIGKILL))
         ending.daemon = True
         ending.start()
@@ -90,42 +94,60 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         try:
-            self._run_query(connection)
+            self._serve(connection)
         except LakerunnerError as error:
-            # If the JVM is gone, the API is told so once, for all queries that it took with it.
+            # If the JVM is gone, the control socket reports it once, for all requests that ended with it.
             if exit_code(_GONE_SECONDS if isinstance(error, Unavailable) else 0.0) is None:
-                _say_failure(connection, error)
+                _send_failure(connection, error)
         except (OSError, BrokenStream):
             pass  # the API has left
         except Exception as error:  # noqa: BLE001 - a bug: the API reports it
-            _say_failure(connection, Crashed(f"Spark did not finish the query: {type(error).__name__}: {error}"))
+            _send_failure(connection, Crashed(f"Spark did not finish the query: {type(error).__name__}: {error}"))
         finally:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a cancel
             connection.close()
 
-    def _run_query(self, connection: socket.socket) -> None:
-        _, content = receive_frame(connection)
-        plan, segments, schema = pickle.loads(content)  # noqa: S301 - from the API, which started us
+    def _serve(self, connection: socket.socket) -> None:
+        kind, content = receive_frame(connection)
         self._opened.wait()
         if self._queries is None:
             return
-        run = self._queries.start(plan, segments)
-        threading.Thread(target=_cancel_at_end, args=(connection, run), daemon=True).start()
-        for batch in run.batches(schema):
-            frames.send(connection, frames.ROWS, frames.rows_content(batch))
+        if kind == frames.IDLE:
+            with self._ended:
+                self._ended.wait_for(lambda: self._running == 0)
+        else:
+            self._run(self._queries, connection, kind, content)
         frames.send(connection, frames.END)
 
+    def _run(self, queries: SparkQueries, connection: socket.socket, kind: bytes, content: bytearray) -> None:
+        group = queries.group()
+        with self._ended:
+            self._running += 1
+        threading.Thread(target=_cancel_at_end, args=(connection, group), daemon=True).start()
+        try:
+            if kind == frames.TASK:
+                for chunk in queries.task(group, bytes(content)):
+                    frames.send(connection, frames.ROWS, chunk)
+                return
+            plan, segments, schema = pickle.loads(content)  # noqa: S301 - from the API, which started us
+            for batch in queries.sql(group, plan, segments, schema):
+                frames.send(connection, frames.ROWS, frames.write_rows(batch))
+        finally:
+            with self._ended:
+                self._running -= 1
+                self._ended.notify_all()
 
-def _cancel_at_end(connection: socket.socket, run: SparkRun) -> None:
+
+def _cancel_at_end(connection: socket.socket, group: JobGroup) -> None:
     with suppress(OSError):
         connection.recv(1)  # nothing is ever sent after the request
-    run.cancel()
+    group.cancel()
 
 
-def _say_failure(connection: socket.socket, error: LakerunnerError) -> None:
+def _send_failure(connection: socket.socket, error: LakerunnerError) -> None:
     with suppress(OSError):
-        frames.send(connection, frames.FAILURE, frames.failure_content(error))
+        frames.send(connection, frames.FAILURE, frames.write_failure(error))
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""Several segments to one: rows merged in order, with what stands beside them and what the index is told."""
+"""Merge several segments into one: rows in order, side files, index row."""

@@ -1,7 +1,7 @@
-"""The rows of a segment that a merge looks ahead at: those that are in memory and not yet taken.
+"""The lookahead of a merge input: rows that are in memory and not yet taken.
 
-Comes in: a segment that is open, and how its rows are read. Goes out: rows up to a sort key. What always holds: rows
-are in order, or the segment is Damaged; a lookahead grows only by `load`.
+Comes in: an open segment, and how its rows are read. Goes out: rows up to a sort key. What always holds: rows are in
+order, or the segment is Damaged; a lookahead grows only by `load`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakerunner.pipeline.merge.keys import Key, Keys
-from lakerunner.pipeline.merge.opened import Damaged, Opened
+from lakerunner.pipeline.merge.inputs import Damaged, SegmentFile
+from lakerunner.pipeline.merge.sort_keys import SortKey, SortKeys
 
-# From this row of the segment on: batches that have rows, each with the row of the segment where it was read.
-Read = Callable[[Opened, int], Iterator[tuple[int, pa.RecordBatch]]]
+# Yields, from this row of the segment on, non-empty batches, each with the row of the segment where it was read.
+ReadBatches = Callable[[SegmentFile, int], Iterator[tuple[int, pa.RecordBatch]]]
 
 
 @dataclass(frozen=True)
-class Taken:
-    """The rows of a batch of an input, by its number, from `start` to before `stop`."""
+class RowSlice:
+    """The rows of a batch of an input, by the input's number, from `start` to before `stop`."""
 
     input: int
     source: pa.RecordBatch
@@ -36,23 +36,27 @@ class Taken:
     def batch(self) -> pa.RecordBatch:
         return self.source.slice(self.start, self.rows)
 
-    def goes_on_as(self, other: Taken) -> bool:
-        """Whether the other has the rows that follow on these."""
+    def goes_on_as(self, other: RowSlice) -> bool:
+        """Return whether the other slice follows directly on this one."""
         return self.source is other.source and self.stop == other.start
 
 
 @dataclass
 class _Chunk:
-    """`start`: the first row of the batch that was not taken; `row`: where in the segment the batch was read."""
+    """A loaded batch. `start` is the first row that was not taken; `row` is where in the segment the batch was read."""
 
     batch: pa.RecordBatch
-    keys: Keys
+    keys: SortKeys
     start: int
     row: int
 
 
 class Lookahead:
-    def __init__(self, number: int, opened: Opened, sort_by: Sequence[str], read: Read, row: int = 0) -> None:
+    """The loaded rows of one input."""
+
+    def __init__(
+        self, number: int, opened: SegmentFile, sort_by: Sequence[str], read: ReadBatches, row: int = 0
+    ) -> None:
         self.is_done = False
         self.number = number
         self._opened = opened
@@ -60,25 +64,25 @@ class Lookahead:
         self._read = read
         self._batches = read(opened, row)
         self._chunks: deque[_Chunk] = deque()
-        self._end: Key | None = None
+        self._end: SortKey | None = None
 
     def __bool__(self) -> bool:
-        """Whether it has rows."""
+        """Return whether it has rows."""
         return bool(self._chunks)
 
     @property
-    def first(self) -> Key:
+    def first(self) -> SortKey:
         return self._chunks[0].keys.at(self._chunks[0].start)
 
     @property
-    def last(self) -> Key:
+    def last(self) -> SortKey:
         """The key of the last row that was loaded."""
         assert self._end is not None  # noqa: S101 - those without rows are not used
         return self._end
 
     @property
     def batches(self) -> int:
-        """How many are in memory."""
+        """How many batches are in memory."""
         return len(self._chunks)
 
     @property
@@ -87,31 +91,32 @@ class Lookahead:
         return sum(chunk.keys.rows for chunk in self._chunks) * self._opened.row_bytes
 
     def fill(self) -> None:
+        """Load a batch if none is in memory."""
         if not self._chunks and not self.is_done:
             self.load()
 
     def load(self) -> None:
-        """The next batch."""
+        """Load the next batch."""
         row, batch = next(self._batches, (0, None))
         if batch is None:
             self.is_done = True
             return
-        keys = Keys(batch, self._sort_by)
+        keys = SortKeys(batch, self._sort_by)
         if self._end is not None and keys.at(0) < self._end:
             raise Damaged(self._opened.segment.id, "its rows are not in order")
         self._end = keys.at(keys.rows - 1)
         self._chunks.append(_Chunk(batch, keys, 0, row))
 
-    def take(self, bound: Key | None) -> Iterator[Taken]:
-        """The rows before this key, or all, of those in memory."""
+    def take(self, bound: SortKey | None) -> Iterator[RowSlice]:
+        """Yield the rows in memory that come before this key, or all of them."""
         while self._chunks:
             chunk = self._chunks[0]
             yield from self._until(chunk.keys.rows if bound is None else chunk.keys.below(bound, chunk.start))
             if chunk.start < chunk.keys.rows:
                 return
 
-    def run(self, key: Key) -> Iterator[Taken]:
-        """All rows of this key, those before it left out: what is not in memory is loaded, a batch at a time."""
+    def run(self, key: SortKey) -> Iterator[RowSlice]:
+        """Yield all rows of this key and skip those before it; load what is not in memory, a batch at a time."""
         self.fill()
         while self._chunks and self.first <= key:
             chunk = self._chunks[0]
@@ -120,14 +125,14 @@ class Lookahead:
             self.fill()
 
     def again(self) -> Lookahead:
-        """Another one that has nothing in memory yet, and will have all rows that this one has."""
+        """Return a second lookahead that starts at the rows of this one, with nothing loaded."""
         return Lookahead(self.number, self._opened, self._sort_by, self._read, self._chunks[0].row)
 
-    def _until(self, stop: int) -> Iterator[Taken]:
-        """The rows of the first batch before this one."""
+    def _until(self, stop: int) -> Iterator[RowSlice]:
+        """Yield the rows of the first batch before `stop`."""
         chunk = self._chunks[0]
         start, chunk.start = chunk.start, stop
         if stop == chunk.keys.rows:
             self._chunks.popleft()
         if stop > start:
-            yield Taken(self.number, chunk.batch, start, stop)
+            yield RowSlice(self.number, chunk.batch, start, stop)

@@ -1,9 +1,9 @@
-"""The envelope of an OTLP request, the same for every signal: resources, their scopes, and where the items stand.
+"""The envelope of an OTLP request, the same for every signal: resources, their scopes, and the places of the items.
 
 Comes in: checked bytes. Goes out: a row for each resource and each scope, and for each item (a LogRecord, Metric or
 Span) its place and its scope, in the order of the bytes. Each signal's own kernel then reads the items from their
-places. One kernel that calls the signal's for each item would save this second pass, but numba keeps no machine code
-on disk for functions that take functions (docs/decisions/0019-wire-walkers.md).
+places. One kernel that calls the signal's for each item would save this second pass, but numba does not cache the
+machine code of functions that take functions (docs/decisions/0019-wire-walkers.md).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.signal import RESOURCE, SCOPE
-from lakerunner.pipeline.read.arrays import Bytes, Int32s, Records
-from lakerunner.pipeline.read.memory import PADDING
+from lakerunner.pipeline.read.memory import PADDING, Bytes, Int32s, Records
 from lakerunner.pipeline.read.names import number_of
 from lakerunner.pipeline.read.otlp import ENTITY_REFS, Files, Request
-from lakerunner.pipeline.read.rows import Attached, Column, Numbers
-from lakerunner.pipeline.read.walk import BYTES, Attributes, attributes_for, coded, read_pair
+from lakerunner.pipeline.read.rows import Attached, Column, NumberColumn
+from lakerunner.pipeline.read.walk import BYTES, Attributes, attributes_for, coded_column, read_pair
 from lakerunner.pipeline.read.wire import STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
-# The request, ResourceX and ScopeX: field 1 is the next ResourceX or the head, 2 the items.
+# The request, ResourceX and ScopeX (X: Logs, Metrics, Spans) have the same fields: 1 is a ResourceX or the head (a
+# Resource or InstrumentationScope), 2 the items.
 _HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))
 _RESOURCE_ATTRIBUTES, _RESOURCE_DROPPED, _ENTITY_REFS = tag_of(1, STRING), tag_of(2, VARINT), tag_of(3, STRING)
 _SCOPE_NAME, _SCOPE_VERSION, _SCOPE_ATTRIBUTES = (tag_of(number, STRING) for number in (1, 2, 3))
@@ -31,10 +31,10 @@ _SCOPE_DROPPED = tag_of(4, VARINT)
 ITEM = np.dtype([("at", np.int32), ("size", np.int32), ("scope", np.int32)])
 OWNER = np.dtype(
     [
-        ("at", np.int32),  # of the ResourceX or ScopeX
+        ("at", np.int32),  # where the ResourceX or ScopeX begins
         ("size", np.int32),
-        ("item", np.int32),  # its first
-        ("first", np.int32),  # of its attributes; the next owner's first ends them
+        ("item", np.int32),  # its first item
+        ("first", np.int32),  # its first attribute; they end at the next owner's first
         ("dropped", np.uint32),
         ("schema_url_at", np.int32),
         ("schema_url_size", np.int32),
@@ -48,8 +48,8 @@ OWNER = np.dtype(
 
 
 class Owners(NamedTuple):
-    """Resources or scopes, with one more row at the end to close the last one's attributes. `counts` are the owners and
-    the attributes so far."""
+    """Resources or scopes, with one more row at the end that closes the last one's attributes. `counts` are the owners
+    and the attributes so far."""
 
     rows: Records
     attributes: Attributes
@@ -61,7 +61,7 @@ class Owners(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """The items of all requests, with their scopes and resources."""
+    """The items of all requests, their scopes and resources."""
 
     items: Records
     scopes: Owners
@@ -76,21 +76,21 @@ class Envelope(NamedTuple):
         }
 
     def columns(self, data: Bytes, scope_of_row: Int32s) -> dict[str, Column]:
-        """Return what rows of every signal have from their scope and resource."""
+        """Return the columns that rows of every signal have from their scope and resource."""
         scopes, resources = self.scopes.rows, self.resources.rows
         resource_of_row = scopes["resource"][scope_of_row]
         return {
-            "scope_name": coded(scopes, "name", data, scope_of_row),
-            "scope_version": coded(scopes, "version", data, scope_of_row),
-            "scope_schema_url": coded(scopes, "schema_url", data, scope_of_row),
-            "scope_dropped_attributes": Numbers(scopes["dropped"], None, scope_of_row),
-            "resource_schema_url": coded(resources, "schema_url", data, resource_of_row),
-            "resource_dropped_attributes": Numbers(resources["dropped"], None, resource_of_row),
+            "scope_name": coded_column(scopes, "name", data, scope_of_row),
+            "scope_version": coded_column(scopes, "version", data, scope_of_row),
+            "scope_schema_url": coded_column(scopes, "schema_url", data, scope_of_row),
+            "scope_dropped_attributes": NumberColumn(scopes["dropped"], None, scope_of_row),
+            "resource_schema_url": coded_column(resources, "schema_url", data, resource_of_row),
+            "resource_dropped_attributes": NumberColumn(resources["dropped"], None, resource_of_row),
         }
 
 
 def read_envelope(files: Files, request: Request) -> Envelope:
-    """Return the envelope of these files, whose items are not read yet."""
+    """Read the envelope of these files, but not their items."""
     counts = files.counts
     _, resource, scope, *_ = request.messages
     envelope = Envelope(
@@ -121,7 +121,7 @@ def _walk_requests(data: Any, end: Any, envelope: Envelope) -> Any:
 
 @njit(cache=True)
 def _walk_resource(data: Any, at: Any, end: Any, item: Any, envelope: Envelope) -> Any:
-    """Read a ResourceX, of which `item` is the first item; return the number of items so far."""
+    """Read a ResourceX whose first item has the number `item`; return the number of items so far."""
     owners = envelope.resources
     index = _open(at, end, item, owners)
     resource = owners.rows[index]
@@ -191,6 +191,7 @@ def _read_resource(data: Any, at: Any, end: Any, resource: Any, owners: Owners) 
             resource.dropped = np.uint32(dropped & np.uint64(0xFFFFFFFF))
         elif tag == _ENTITY_REFS:
             start, at = read_size(data, at + 1)
+            # Kept whole as an attribute; its key stands behind the input (otlp.ENTITY_REFS).
             size = np.int64(len(ENTITY_REFS))
             value = owners.attributes.values[count]
             value.key = number_of(data, len(data) - PADDING - size, size, owners.attributes.keys, np.int64(-1))

@@ -1,22 +1,33 @@
-"""Eight bytes at a time, in jitted code.
+"""The arrays that readers work on, and functions for jitted code that read and write them eight bytes at a time.
 
-Every buffer these work on has at least PADDING bytes behind the last one that counts, so that the last word of a text
-may be read or written whole. A copy writes up to seven bytes past its end: fill a buffer from its start to its end.
+Every buffer has at least PADDING bytes behind its last byte of content, so that the last word of a text can be loaded
+or stored whole. `copy` writes up to seven bytes past its end: fill an output buffer from its start to its end, never in
+another order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, njit, types
 
 PADDING = 8
 AHEAD = 12  # rows to prefetch
 
-# numba's own type for it does not know that the first argument is the compiler's.
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+# A structured array. Jitted code reads its fields as attributes, which numpy's own types do not know.
+Records: TypeAlias = Any
+# Texts numbered by their first occurrence (read/names.py).
+Names: TypeAlias = Any
+
+# numba's own type for it does not know that the compiler passes the first argument.
 _intrinsic: Callable[[Any], Any] = extending.intrinsic
 
 
@@ -27,9 +38,10 @@ def _word(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> A
 
 @_intrinsic
 def load(_: Any, data: Any, at: Any) -> Any:  # noqa: ARG001 - arguments are declared, not used
-    """The eight bytes at this place as a little-endian uint64."""
+    """Return the eight bytes at this place as a little-endian uint64."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # align=1: texts start at any byte.
         return builder.load(_word(context, builder, signature.args[0], *arguments), align=1)
 
     return types.uint64(data, types.int64), code
@@ -37,7 +49,7 @@ def load(_: Any, data: Any, at: Any) -> Any:  # noqa: ARG001 - arguments are dec
 
 @_intrinsic
 def store(_: Any, out: Any, at: Any, word: Any) -> Any:  # noqa: ARG001
-    """Put a uint64 at this place, little-endian."""
+    """Store a uint64 at this place, little-endian."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, place, value = arguments
@@ -48,8 +60,8 @@ def store(_: Any, out: Any, at: Any, word: Any) -> Any:  # noqa: ARG001
 
 
 @_intrinsic
-def folded(_: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """The halves of the 128-bit product of two uint64, xored."""
+def fold_product(_: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """Return the two halves of the 128-bit product of two uint64, xored: the mixing step of wyhash."""
 
     def code(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -62,13 +74,13 @@ def folded(_: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
 
 @_intrinsic
 def prefetch(_: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
-    """Have the memory at this place fetched; it is wanted soon, and stands where the processor cannot foresee it."""
+    """Prefetch the memory at this place, for reads that follow soon at an address the processor cannot predict."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _word(context, builder, signature.args[0], *arguments)
         kind = ir.FunctionType(ir.VoidType(), [place.type, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        flags = [ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]  # to read, keep, data
+        flags = [ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]  # read, keep in all caches, data
         builder.call(function, [place, *flags])
         return context.get_dummy_value()
 
@@ -77,13 +89,13 @@ def prefetch(_: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
 
 @njit(cache=True)
 def tail(word: Any, size: Any) -> Any:
-    """The first `size` bytes of a word, 1 to 8, the others zero."""
+    """Return the word with all but its first `size` bytes (1 to 8) zeroed."""
     return word & (np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * size))
 
 
 @njit(cache=True)
 def same(data: Any, one: Any, other: Any, size: Any) -> Any:
-    """Whether the bytes at both places are equal."""
+    """Return whether the bytes at both places are equal."""
     while size > 8:
         if load(data, one) != load(data, other):
             return False
@@ -95,31 +107,35 @@ def same(data: Any, one: Any, other: Any, size: Any) -> Any:
 
 @njit(cache=True)
 def copy(data: Any, start: Any, size: Any, out: Any, at: Any) -> Any:
+    """Copy whole words: up to seven bytes behind the copy are overwritten."""
     for place in range(0, size, 8):
         store(out, at + place, load(data, start + place))
 
 
 @njit(cache=True)
 def digest(data: Any, at: Any, size: Any, seed: Any) -> Any:
-    """A 64-bit hash of these bytes. Pattern fingerprints are made of it and stored: it never changes."""
-    value = folded(np.uint64(seed) ^ np.uint64(0x9E3779B97F4A7C15), np.uint64(size) ^ np.uint64(0xE7037ED1A0B428DB))
+    """Return a 64-bit hash of these bytes. It must never change: pattern fingerprints are made of it and stored."""
+    size_word = np.uint64(size) ^ np.uint64(0xE7037ED1A0B428DB)
+    value = fold_product(np.uint64(seed) ^ np.uint64(0x9E3779B97F4A7C15), size_word)
     while size > 8:
-        value = folded(value ^ load(data, at), np.uint64(0xA0761D6478BD642F))
+        value = fold_product(value ^ load(data, at), np.uint64(0xA0761D6478BD642F))
         at += 8
         size -= 8
     if size > 0:
-        value = folded(value ^ tail(load(data, at), size), np.uint64(0x8EBC6AF09C88C6E3))
+        value = fold_product(value ^ tail(load(data, at), size), np.uint64(0x8EBC6AF09C88C6E3))
     return value
 
 
 @njit(cache=True)
 def scan(data: Any, at: Any, end: Any) -> Any:
-    """(whether no byte is beyond ASCII, how many are control characters). Needs no padding."""
+    """Return (whether all bytes are ASCII, the number of control characters). Needs no padding."""
     joined, ones = np.uint64(0), np.uint64(0x0101010101010101)
     controls = np.int64(0)
     while end - at >= 8:
         word = load(data, at)
         joined |= word
+        # A byte of 0x20 or more has bit 5, 6 or 7. These bits of all eight bytes end up in the lowest bit of each, and
+        # the product with `ones` adds them up in the highest byte.
         others = (word >> np.uint64(5) | word >> np.uint64(6) | word >> np.uint64(7)) & ones
         controls += 8 - np.int64(others * ones >> np.uint64(56))
         at += 8

@@ -1,8 +1,8 @@
 """The data points of OTLP metrics, from checked bytes into flat arrays.
 
 Comes in: the bytes of one point after the other. Goes out: a row of `points` for each, and of `wide` for each histogram
-and summary, whose further numbers stand in a `Lot`. Most points are numbers, so what only the others have is not theirs
-to carry: their row of `wide` is the first one, which is nobody's.
+and summary, whose repeated numbers are in `PointLists`. Most points are plain numbers: they share the first row of
+`wide`, which is empty, and pay nothing for the fields that only the others have.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from lakerunner.pipeline.read.wire import FIXED64, read_size, read_varint, skip_
 
 TYPES = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY = range(5)
-# What a number is.
+# Kinds of a point's or exemplar's number.
 NONE, DOUBLE, INT = 0, 1, 2
-# What an optional field's presence is marked with.
+# Bits that mark the presence of optional fields.
 HAS_SUM, HAS_MIN, HAS_MAX, HAS_POSITIVE, HAS_NEGATIVE = 1, 2, 4, 8, 16
 
-# The same in every point. Other tags stand where they are used: each kind of point has its own numbers of fields.
+# These two are the same in every kind of point. Other tags are written out where they are used, because each kind
+# numbers its fields differently: 0x3A are attributes in one and bounds in another.
 _START, _TIME = (tag_of(number, FIXED64) for number in (2, 3))
 
 _POINT = np.dtype(
     [
         ("time", np.uint64),
         ("start", np.uint64),
-        ("bits", np.uint64),  # of the number
-        ("kind", np.int32),  # of the number
-        ("size", np.int32),  # of the point, in bytes
-        ("first", np.int32),  # of its attributes; the next point's first ends them
-        ("exemplar", np.int32),  # its first one; the next point's ends them
+        ("bits", np.uint64),  # the number, a double or an int64
+        ("kind", np.int32),  # NONE, DOUBLE or INT
+        ("size", np.int32),  # of the message, in bytes
+        ("first", np.int32),  # its first attribute; they end at the next point's first
+        ("exemplar", np.int32),  # its first exemplar; they end at the next point's
         ("metric", np.int32),
         ("wide", np.int32),
         ("flags", np.uint32),
@@ -55,7 +56,7 @@ _WIDE = np.dtype(
         ("scale", np.int32),
         ("positive_offset", np.int32),
         ("negative_offset", np.int32),
-        ("bounds", np.int32),  # the first of each list; the next one's ends it
+        ("bounds", np.int32),  # the first of each list, which ends at the next row's first
         ("counts", np.int32),
         ("positive", np.int32),
         ("negative", np.int32),
@@ -74,12 +75,12 @@ _EXEMPLAR = np.dtype(
         ("span_size", np.int32),
     ]
 )
-# Places in Points.counts: how much there is so far.
+# Places in PointArrays.counts, each the number of rows or values so far.
 POINTS, PAIRS, EXEMPLARS, EXEMPLAR_PAIRS, WIDES, _BOUNDS, _COUNTS, _POSITIVES, _NEGATIVES, QUANTILES = range(10)
 
 
-class Lot(NamedTuple):
-    """Repeated numbers of all points, one after the other: 64 bits each, doubles as their bits."""
+class PointLists(NamedTuple):
+    """The repeated numbers of all points, one after the other: 64 bits each, doubles as their bits."""
 
     bounds: Any
     counts: Any
@@ -89,29 +90,30 @@ class Lot(NamedTuple):
     quantile_values: Any
 
 
-class Points(NamedTuple):
-    """`points`, `wide` and `exemplars` have one more row at the end to close the lists of the last one."""
+class PointArrays(NamedTuple):
+    """The points of all requests. `points`, `wide` and `exemplars` have one more row at the end that closes the lists
+    of the last one."""
 
     points: Any
     wide: Any
     exemplars: Any
-    lot: Lot
+    lot: PointLists
     attributes: Attributes
     exemplar_attributes: Attributes
     counts: Any
 
 
-def points_for(counts: Counter[str], points: int, wide: int) -> Points:
-    """Return room for this many points, `wide` of them wide, and for what `counts` says they hold."""
+def points_for(counts: Counter[str], points: int, wide: int) -> PointArrays:
+    """Return room for this many points, `wide` of them histograms or summaries, and for their lists by `counts`."""
 
     def numbers(name: str) -> npt.NDArray[np.uint64]:
         return np.zeros(counts[name], np.uint64)
 
-    found = Points(
+    found = PointArrays(
         np.zeros(points + 1, _POINT),
         np.zeros(wide + 2, _WIDE),
         np.zeros(counts["Exemplar"] + 1, _EXEMPLAR),
-        Lot(
+        PointLists(
             numbers("explicit_bounds"),
             numbers("bucket_counts"),
             numbers("positive.counts"),
@@ -123,13 +125,13 @@ def points_for(counts: Counter[str], points: int, wide: int) -> Points:
         attributes_for(counts["Exemplar.attributes"]),
         np.zeros(10, np.int64),
     )
-    found.counts[WIDES] = 1
+    found.counts[WIDES] = 1  # row 0 is the empty one of plain numbers
     return found
 
 
 @njit(cache=True)
-def read_point(data: Any, at: Any, end: Any, metric: Any, kind: Any, found: Points) -> Any:
-    """A point of the metric of this number and kind (of TYPES) into its rows."""
+def read_point(data: Any, at: Any, end: Any, metric: Any, kind: Any, found: PointArrays) -> Any:
+    """Read a point of the metric of this number and kind (of TYPES) into its rows."""
     counts = found.counts
     point = found.points[counts[POINTS]]
     counts[POINTS] += 1
@@ -152,8 +154,8 @@ def read_point(data: Any, at: Any, end: Any, metric: Any, kind: Any, found: Poin
 
 
 @njit(cache=True)
-def close_points(found: Points) -> Any:
-    """End the lists of the last ones."""
+def close_points(found: PointArrays) -> Any:
+    """End the lists of the last point, wide row and exemplar."""
     counts = found.counts
     last = found.points[counts[POINTS]]
     last.first, last.exemplar = counts[PAIRS], counts[EXEMPLARS]
@@ -179,14 +181,14 @@ def _set_extreme(wide: Any, is_min: Any, bits: Any) -> Any:
 
 @njit(cache=True)
 def _zigzag(number: Any) -> Any:
-    """An sint32 of the wire."""
+    """Decode an sint32."""
     low = np.int64(number & np.uint64(0xFFFFFFFF))
     return np.int32((low >> 1) ^ -(low & 1))
 
 
 @njit(cache=True)
 def _read_fixed(data: Any, at: Any, out: Any, count: Any) -> Any:
-    """(next position, how many there are now) of a field of repeated fixed64 or double, packed or not."""
+    """Read a field of repeated fixed64 or double, packed or not; return (next position, count with the new ones)."""
     if data[at] & 7 == 1:
         out[count] = load(data, at + 1)
         return at + 9, count + 1
@@ -200,7 +202,8 @@ def _read_fixed(data: Any, at: Any, out: Any, count: Any) -> Any:
 
 @njit(cache=True)
 def _read_buckets(data: Any, at: Any, end: Any, offset: Any, out: Any, count: Any) -> Any:
-    """(offset, how many counts there are now) of Buckets. Called again for one point, it merges as protobuf does."""
+    """Read Buckets; return (offset, count with the new ones). A second call for the same point merges, as protobuf
+    does."""
     while at < end:
         tag = data[at]
         if tag == 0x08:
@@ -222,7 +225,7 @@ def _read_buckets(data: Any, at: Any, end: Any, offset: Any, out: Any, count: An
 
 
 @njit(cache=True)
-def _read_exemplar(data: Any, at: Any, end: Any, found: Points) -> Any:
+def _read_exemplar(data: Any, at: Any, end: Any, found: PointArrays) -> Any:
     exemplar = found.exemplars[found.counts[EXEMPLARS]]
     found.counts[EXEMPLARS] += 1
     exemplar.first = found.counts[EXEMPLAR_PAIRS]
@@ -249,8 +252,8 @@ def _read_exemplar(data: Any, at: Any, end: Any, found: Points) -> Any:
 
 
 @njit(cache=True)
-def _read_number(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
-    """A NumberDataPoint into its row."""
+def _read_number(data: Any, at: Any, end: Any, point: Any, found: PointArrays) -> Any:
+    """Read a NumberDataPoint into its row."""
     pairs = found.counts[PAIRS]
     while at < end:
         tag = data[at]
@@ -276,8 +279,8 @@ def _read_number(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any
 
 
 @njit(cache=True)
-def _read_histogram(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
-    """A HistogramDataPoint into its rows."""
+def _read_histogram(data: Any, at: Any, end: Any, point: Any, found: PointArrays) -> Any:
+    """Read a HistogramDataPoint into its rows."""
     counts, wide = found.counts, found.wide[point.wide]
     while at < end:
         tag = data[at]
@@ -312,8 +315,8 @@ def _read_histogram(data: Any, at: Any, end: Any, point: Any, found: Points) -> 
 
 
 @njit(cache=True)
-def _read_exponential(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
-    """An ExponentialHistogramDataPoint into its rows."""
+def _read_exponential(data: Any, at: Any, end: Any, point: Any, found: PointArrays) -> Any:
+    """Read an ExponentialHistogramDataPoint into its rows."""
     counts, wide = found.counts, found.wide[point.wide]
     while at < end:
         tag = data[at]
@@ -365,7 +368,7 @@ def _read_exponential(data: Any, at: Any, end: Any, point: Any, found: Points) -
 
 
 @njit(cache=True)
-def _read_quantile(data: Any, at: Any, end: Any, found: Points) -> Any:
+def _read_quantile(data: Any, at: Any, end: Any, found: PointArrays) -> Any:
     index = found.counts[QUANTILES]
     found.counts[QUANTILES] = index + 1
     while at < end:
@@ -381,10 +384,10 @@ def _read_quantile(data: Any, at: Any, end: Any, found: Points) -> Any:
 
 
 @njit(cache=True)
-def _read_summary(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
-    """A SummaryDataPoint into its rows."""
+def _read_summary(data: Any, at: Any, end: Any, point: Any, found: PointArrays) -> Any:
+    """Read a SummaryDataPoint into its rows."""
     counts, wide = found.counts, found.wide[point.wide]
-    wide.has = HAS_SUM
+    wide.has = HAS_SUM  # not an optional field here, unlike in histograms
     while at < end:
         tag = data[at]
         if tag == 0x3A:
@@ -412,7 +415,7 @@ def _read_summary(data: Any, at: Any, end: Any, point: Any, found: Points) -> An
 
 @njit(cache=True)
 def _begin_lists(wide: Any, counts: Any) -> Any:
-    """The lists of this row start where those before it end."""
+    """Let the lists of this row begin where those of the row before it end."""
     wide.bounds, wide.counts = counts[_BOUNDS], counts[_COUNTS]
     wide.positive, wide.negative = counts[_POSITIVES], counts[_NEGATIVES]
     wide.quantiles = counts[QUANTILES]

@@ -1,11 +1,11 @@
-"""What the export requests of all signals have in common, and what is said about bytes that are not such a request.
+"""What the export requests of all signals share: their messages, their check, and how files are joined for one read.
 
-Comes in: the bytes of one file. Goes out: sound bytes that can be walked without looking again, with the number of
-messages of each type in them, or Corrupt with the byte where the trouble starts. `KeyValue` appears once per owner,
-so that the counts tell how many attributes resources, scopes and records have.
+Comes in: the bytes of one file. Goes out: valid bytes that can be walked without further checks, with the number of
+messages of each type, or Corrupt with the byte where the error starts. `KeyValue` is listed once for each owner, so
+that the counts say how many attributes resources, scopes and records have.
 
-Not known here, and skipped like any field from the future: AnyValue.string_value_strindex and KeyValue.key_strindex,
-which only profiles may use.
+AnyValue.string_value_strindex and KeyValue.key_strindex, which only profiles may use, are skipped like any unknown
+field.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import numpy as np
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.read.arrays import Bytes, Int64s
-from lakerunner.pipeline.read.memory import PADDING
-from lakerunner.pipeline.read.repair import Repair, repaired
+from lakerunner.pipeline.read.memory import PADDING, Bytes, Int64s
+from lakerunner.pipeline.read.repair import Repair, repair_message
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.read.wire import (
     BYTES,
@@ -41,7 +40,8 @@ from lakerunner.pipeline.read.wire import (
     grammar,
 )
 
-# The key under which a resource's entity_refs are kept; it stands behind the input, before the padding.
+# The key under which a resource's entity_refs are kept. It is appended to the input, before the padding, so that a key
+# can be (at, size) like any other.
 ENTITY_REFS = np.frombuffer(b"lakerunner.entity_refs", np.uint8)
 
 KEY_VALUE = {1: Field("key", STRING), 2: Field("value", MESSAGE, "AnyValue", once=1)}
@@ -51,7 +51,7 @@ COMMON: Messages = {
         2: Field("dropped_attributes_count", VARINT),
         3: Field("entity_refs", MESSAGE, "EntityRef"),
     },
-    "EntityRef": {number: Field("", BYTES) for number in (1, 2, 3, 4)},  # kept as bytes, whatever they say
+    "EntityRef": {number: Field("", BYTES) for number in (1, 2, 3, 4)},  # kept as bytes, not read
     "Resource.attributes": KEY_VALUE,
     "Scope": {
         1: Field("name", STRING),
@@ -77,9 +77,9 @@ COMMON: Messages = {
 
 @dataclass(frozen=True)
 class Request:
-    """One kind of export request: its messages, the first the outermost, which of them are the items, and how what is
-    odd in them is mended. `rows` are the messages that become rows, where these are not the items; `weights` the bytes
-    of memory that each of some messages or repeated numbers takes."""
+    """The export request of one signal: its messages, the outermost first; which of them are the items; how odd ones
+    are mended. `rows` are the messages that become rows, where these are not the items; `weights` the bytes of memory
+    that some messages or repeated numbers take each."""
 
     signal: str
     messages: Messages
@@ -92,20 +92,21 @@ class Request:
     def tables(self) -> Int64s:
         return grammar(self.messages)
 
-    def look(self, data: bytes, name: str) -> tuple[int, bool]:
-        """What `repaired` asks for."""
-        counts = self.zeros()
+    def inspect(self, data: bytes, name: str) -> tuple[int, bool]:
+        """Return how many messages these bytes of the named type hold, and whether they are odd (repair.Inspect)."""
+        counts = self.new_counts()
         verdict = check(np.frombuffer(data, np.uint8), self.tables, list(self.messages).index(name), counts)
         return int(counts[:-1].sum()), verdict.odd
 
-    def zeros(self) -> Int64s:
-        """Counts, as `check` wants them."""
+    def new_counts(self) -> Int64s:
+        """Return zeros for `check` to count in."""
         return np.zeros(len(self.messages) + 1, np.int64)
 
     @cached_property
     def costs(self) -> Int64s:
-        """Bytes of memory for what `check` counts, beside those for its own bytes: row 0 where values are nested in
-        others, row 1 where they are not. What a request takes is the larger sum."""
+        """Estimated bytes of memory for each thing that `check` counts, beside the input: row 0 for values that are
+        nested in others, row 1 for values that are not. A request takes the larger of the two sums."""
+        # Each attribute, and each item's body, has one AnyValue that is not nested: it must not count as nested.
         nested = {"AnyValue": 150, **{name: -150 for name in self.messages if name.endswith(".attributes")}}
         nested[self.item] = -150
         plain = {name: 70 for name in self.messages if name.endswith(".attributes")}
@@ -116,14 +117,15 @@ class Request:
         )
 
 
-# What is read at once: a task stays under a gigabyte, with the largest object in memory beside it. The second is an
-# estimate (Part.memory). Most files take three to five times their size, some are made to take a hundred times.
+# What is read at once, so that a task stays under a gigabyte with the largest object in memory beside it. MAX_MEMORY
+# limits an estimate (CheckedFile.memory): most files take three to five times their size, but a file can be crafted to
+# take a hundred times.
 MAX_BYTES = 64 << 20
 MAX_MEMORY = 384 << 20
-# To mend a file takes several copies of it, and may make it larger: of what is odd, only this share is read at once.
+# Mending takes several copies of a file and may make it larger, so only this fraction of the limits is read at once.
 ODD_SHARE = 4
 
-# Files that come by mistake, by how they begin. Looked at only after the check has failed.
+# Other formats by their first bytes, for the error message after a failed check.
 _OTHER_FORMATS = (
     (b"{", "JSON"),
     (b"\x1f\x8b", "gzip"),
@@ -134,7 +136,7 @@ _OTHER_FORMATS = (
 
 
 class Oversized(Exception):
-    """The first of the files given is sound, but too large to be read at once: cut it (read/pieces.py)."""
+    """Raised when the first of the given files is valid, but too large to be read at once: cut it (read/pieces.py)."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.signal)
@@ -143,8 +145,8 @@ class Oversized(Exception):
 
 @dataclass(frozen=True)
 class Load:
-    """What it takes to read some bytes at once: their size, the memory by estimate, and whether they are odd, which
-    takes several copies."""
+    """What reading some bytes at once takes: their size, the estimated memory, and whether they are odd, which takes
+    several copies."""
 
     size: int
     memory: int
@@ -155,14 +157,14 @@ class Load:
 
     @property
     def fits(self) -> bool:
-        """Whether one read takes them."""
+        """Whether it is within the limits of one read."""
         share = ODD_SHARE if self.odd else 1
         return self.size * share <= MAX_BYTES and self.memory * share <= MAX_MEMORY
 
 
 @dataclass(frozen=True)
-class Part:
-    """A file that can be walked, unless it is `odd` and must be mended before: what `check` counted in it."""
+class CheckedFile:
+    """A file that passed the check, and what the check counted in it. It can be walked; if `odd`, only once mended."""
 
     data: Bytes
     found: Int64s
@@ -171,18 +173,18 @@ class Part:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many messages of each type there are."""
+        """The number of messages of each type."""
         return dict(zip(self.request.messages, self.found.tolist(), strict=False))
 
     @property
     def items(self) -> int:
-        """How many rows it gives."""
+        """The number of rows that it becomes."""
         return sum(self.counts[name] for name in self.request.rows or (self.request.item,))
 
     @property
     def memory(self) -> int:
-        """What it takes to make segments of it, beside one row group, generously: the file and copies of its texts, the
-        arrays, and what JSON makes of nested values and of control characters, in several copies."""
+        """A generous estimate of the memory to make segments of it, beside one row group: the file and copies of its
+        texts, the arrays, and the JSON of nested values and control characters, in several copies."""
         return 3 * len(self.data) + int((self.request.costs @ self.found).max())
 
     @property
@@ -196,9 +198,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Files:
-    """The sound files in one buffer, one after the other up to `end`: concatenated requests are one request.
-    `modified_ns` is that of each item's file. `left` did not fit and must be read next. `items` are the rows of each
-    file that is done."""
+    """The valid files in one buffer, up to `end`: concatenated protobuf requests are one request. `modified_ns` has the
+    modification time of each item's file. `left` are the files for the next read. `items` are the rows of each file
+    that is done."""
 
     data: Bytes
     end: int
@@ -210,21 +212,22 @@ class Files:
     items: tuple[int, ...]
 
 
-def joined(raws: Sequence[Raw], request: Request) -> Files:
-    """As many of these files as fit, the sound ones of them joined, and why the others are not sound. Oversized if the
-    first of them does not fit even alone."""
+def join_files(raws: Sequence[Raw], request: Request) -> Files:
+    """Join as many of these files as fit in one read, and return the reasons why others are invalid. Raise Oversized if
+    the first does not fit even alone."""
     done, failed, parts = [], [], []
     left: Sequence[Raw] = ()
     end = memory = 0
     for number, raw in enumerate(raws):
         try:
-            part = sound(np.frombuffer(raw.data.toreadonly(), np.uint8), request)
+            part = check_file(np.frombuffer(raw.data.toreadonly(), np.uint8), request)
         except Corrupt as error:
             failed.append((raw.source, str(error)))
             continue
         if number == 0 and not part.fits:
             raise Oversized(request)
         end, memory = end + len(part.data), memory + part.memory
+        # An odd file here did not fit in its plain form: it is left, to be the first of the next read and be cut.
         if end > MAX_BYTES or memory > MAX_MEMORY or part.odd:
             end -= len(part.data)
             left = raws[number:]
@@ -238,38 +241,39 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
     return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left, tuple(items))
 
 
-def sound(data: Bytes, request: Request) -> Part:
-    """Return the bytes themselves, or where they are unusual yet right, an equal plain form of them, unless they do not
-    fit. Corrupt if they are not such a request."""
+def check_file(data: Bytes, request: Request) -> CheckedFile:
+    """Check a file and bring it into its plain form if it is odd and fits. Raise Corrupt if it is not such a
+    request."""
     if not len(data):
         raise Corrupt("the file is empty")
-    return settled(checked(data, request))
+    return prepare_file(check_request(data, request))
 
 
-def settled(part: Part) -> Part:
-    """Return the part that will be walked, an odd one in its plain form if it fits. Corrupt if it has no resources."""
+def prepare_file(part: CheckedFile) -> CheckedFile:
+    """Return the file in the form that will be walked: plain, unless it is odd and too large. Raise Corrupt if it has
+    no resources."""
     if part.odd and part.fits:
-        part = mended(part)
+        part = mend_file(part)
     resources = list(part.request.messages)[1]
     if not part.counts[resources]:
         raise Corrupt(f"not an OTLP {part.request.signal} request: it has no {resources}")
     return part
 
 
-def mended(part: Part) -> Part:
+def mend_file(part: CheckedFile) -> CheckedFile:
     """Return the plain form of an odd file."""
     request = part.request
-    plain = repaired(part.data.tobytes(), request.look, request.repair, next(iter(request.messages)))
-    return replace(checked(np.frombuffer(plain, np.uint8), request), odd=False)
+    plain = repair_message(part.data.tobytes(), request.inspect, request.repair, next(iter(request.messages)))
+    return replace(check_request(np.frombuffer(plain, np.uint8), request), odd=False)
 
 
-def checked(data: Bytes, request: Request) -> Part:
-    """Return what these bytes hold. Corrupt if they are not such a request."""
-    found = request.zeros()
+def check_request(data: Bytes, request: Request) -> CheckedFile:
+    """Check these bytes and count what they hold. Raise Corrupt if they are not such a request."""
+    found = request.new_counts()
     verdict = check(data, request.tables, 0, found)
     if verdict.code != OK:
         raise Corrupt(f"not an OTLP {request.signal} request: {_reason(data, request, verdict)}")
-    return Part(data, found, request, bool(verdict.odd))
+    return CheckedFile(data, found, request, bool(verdict.odd))
 
 
 def _reason(data: Bytes, request: Request, verdict: Verdict) -> str:
@@ -282,9 +286,9 @@ def _reason(data: Bytes, request: Request, verdict: Verdict) -> str:
     return f"{where}; this looks like an OTLP {other} request" if other else where
 
 
-def other_signal(data: Bytes, request: Request) -> str:
-    """Whose request these bytes look like that are not one of this kind; "" if that is not clear."""
-    return _other_signal(data, request, check(data, request.tables, 0, request.zeros()))
+def guess_signal(data: Bytes, request: Request) -> str:
+    """Return the signal whose request these bytes seem to be, which are not one of this signal; "" if unclear."""
+    return _other_signal(data, request, check(data, request.tables, 0, request.new_counts()))
 
 
 def _other_signal(data: Bytes, request: Request, verdict: Verdict) -> str:
@@ -293,7 +297,7 @@ def _other_signal(data: Bytes, request: Request, verdict: Verdict) -> str:
 
 
 def _signal_of_item(data: Bytes, verdict: Verdict) -> str:
-    """Which signal's item this is, by the fields it has; "" if none that we know."""
+    """Return the signal of the item that holds the error, by its fields (number, wire type); "" if unknown."""
     fields = set()
     at, code = verdict.start, OK
     while at < verdict.end and code == OK:

@@ -1,8 +1,7 @@
-"""OTLP logs: the bytes of export requests to Rows.
+"""OTLP logs: the bytes of export requests to Rows, one for each log record.
 
-Comes in: raw objects. Goes out: the rows of the sound ones, not yet copied out of their bytes, and for each damaged
-one its reason; nothing of a damaged object is among the rows. Rows stand in the order of the objects and, inside
-one, of its records.
+Comes in: raw objects. Goes out: the rows of the valid ones, not yet copied out of their bytes, and the reason for each
+damaged one, which has no rows at all. Rows are in the order of the objects and, inside one, of its records.
 """
 
 from __future__ import annotations
@@ -15,13 +14,22 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES
-from lakerunner.pipeline.read.arrays import Bytes, Names, Records
 from lakerunner.pipeline.read.envelope import Envelope, read_envelope
-from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
-from lakerunner.pipeline.read.memory import digest, load
+from lakerunner.pipeline.read.memory import Bytes, Names, Records, digest, load
 from lakerunner.pipeline.read.names import names_for, number_of
-from lakerunner.pipeline.read.otlp import joined
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Numbers, Raw, Read, Rows, Texts
+from lakerunner.pipeline.read.otlp import join_files
+from lakerunner.pipeline.read.otlp_requests import LOGS_REQUEST
+from lakerunner.pipeline.read.rows import (
+    Attached,
+    CodedColumn,
+    Column,
+    JsonColumn,
+    NumberColumn,
+    Raw,
+    ReadResult,
+    Rows,
+    TextColumn,
+)
 from lakerunner.pipeline.read.walk import (
     ABSENT,
     BYTES,
@@ -30,7 +38,7 @@ from lakerunner.pipeline.read.walk import (
     attributes_for,
     read_pair,
     read_value,
-    strings,
+    string_array,
 )
 from lakerunner.pipeline.read.wire import FIXED32, FIXED64, STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
@@ -45,9 +53,9 @@ _RECORD = np.dtype(
     [
         ("time", np.uint64),
         ("observed", np.uint64),
-        ("first", np.int32),  # of its attributes; the next record's first ends them
+        ("first", np.int32),  # its first attribute; they end at the next record's first
         ("severity_number", np.int32),
-        ("severity_text", np.int32),  # as a number of Logs.severity_texts
+        ("severity_text", np.int32),  # as a number of LogArrays.severity_texts
         ("event_name", np.int32),
         ("flags", np.uint32),
         ("dropped", np.uint32),
@@ -62,9 +70,9 @@ _RECORD = np.dtype(
 )
 
 
-class Logs(NamedTuple):
-    """The records of all requests. `records` has one more row at the end to close the last one's attributes; texts
-    that are few are names."""
+class LogArrays(NamedTuple):
+    """The records of all requests. `records` has one more row at the end that closes the last one's attributes. Texts
+    with few different values are names (read/names.py)."""
 
     records: Records
     attributes: Attributes
@@ -72,11 +80,11 @@ class Logs(NamedTuple):
     event_names: Names
 
 
-def read_logs(raws: Sequence[Raw]) -> Read:
-    """Return the log records of these objects."""
-    files = joined(raws, LOGS_REQUEST)
+def read_logs(raws: Sequence[Raw]) -> ReadResult:
+    """Read the log records of these objects."""
+    files = join_files(raws, LOGS_REQUEST)
     if not files.counts["LogRecord"]:
-        return Read(None, files.done, files.failed, files.left, files.items)
+        return ReadResult(None, files.done, files.failed, files.left, files.items)
     envelope = read_envelope(files, LOGS_REQUEST)
     scope = envelope.items["scope"]
     logs = _logs_for(files.counts)
@@ -91,42 +99,43 @@ def read_logs(raws: Sequence[Raw]) -> Read:
         **_delivery_columns(envelope, files.data),
     }
     rows = Rows(len(scope), files.data, columns, attached, files.modified_ns, envelope.items["size"])
-    return Read(rows, files.done, files.failed, files.left, files.items)
+    return ReadResult(rows, files.done, files.failed, files.left, files.items)
 
 
 def _delivery_columns(envelope: Envelope, data: Bytes) -> dict[str, Column]:
-    """Return which ResourceLogs each record came with, as a digest of its bytes, and its place in there."""
+    """Return the ResourceLogs that each record came in, as a digest of its bytes, and the record's place in it. Merges
+    know by them which rows were delivered twice (docs/decisions/0013-which-rows-are-one.md)."""
     resources = envelope.resources.rows[:-1]
     resource = envelope.scopes.rows["resource"][envelope.items["scope"]]
     return {
-        "delivery": Numbers(_digest_all(data, resources), None, resource),
-        "delivery_row": Numbers((np.arange(len(resource)) - resources["item"][resource]).astype(np.uint32)),
+        "delivery": NumberColumn(_digest_all(data, resources), None, resource),
+        "delivery_row": NumberColumn((np.arange(len(resource)) - resources["item"][resource]).astype(np.uint32)),
     }
 
 
-def _record_columns(logs: Logs, data: Bytes) -> dict[str, Column]:
-    """Return OTLP's own fields; the steps make the segment's columns of them."""
+def _record_columns(logs: LogArrays, data: Bytes) -> dict[str, Column]:
+    """Return OTLP's own fields; the steps derive the segment's columns from them."""
     records = logs.records[:-1]
     body = np.empty(len(records), VALUE)
     for name in ("kind", "at", "size"):
         body[name] = records[f"body_{name}"]
     return {
-        "time_unix_nano": Numbers(records["time"]),
-        "observed_time_unix_nano": Numbers(records["observed"]),
-        "severity_number": Numbers(records["severity_number"]),
-        "severity_text": Coded(records["severity_text"], strings(logs.severity_texts, data)),
-        "event_name": Coded(records["event_name"], strings(logs.event_names, data)),
-        "body": Json(body),
-        "trace_id": Texts(BYTES, records["trace_at"], records["trace_size"], empty_is_null=True),
-        "span_id": Texts(BYTES, records["span_at"], records["span_size"], empty_is_null=True),
-        "flags": Numbers(records["flags"]),
-        "dropped_attributes_count": Numbers(records["dropped"]),
+        "time_unix_nano": NumberColumn(records["time"]),
+        "observed_time_unix_nano": NumberColumn(records["observed"]),
+        "severity_number": NumberColumn(records["severity_number"]),
+        "severity_text": CodedColumn(records["severity_text"], string_array(logs.severity_texts, data)),
+        "event_name": CodedColumn(records["event_name"], string_array(logs.event_names, data)),
+        "body": JsonColumn(body),
+        "trace_id": TextColumn(BYTES, records["trace_at"], records["trace_size"], empty_is_null=True),
+        "span_id": TextColumn(BYTES, records["span_at"], records["span_size"], empty_is_null=True),
+        "flags": NumberColumn(records["flags"]),
+        "dropped_attributes_count": NumberColumn(records["dropped"]),
     }
 
 
-def _logs_for(counts: Counter[str]) -> Logs:
+def _logs_for(counts: Counter[str]) -> LogArrays:
     records = counts["LogRecord"]
-    return Logs(
+    return LogArrays(
         np.zeros(records + 1, _RECORD),
         attributes_for(counts["LogRecord.attributes"]),
         names_for(records),
@@ -135,8 +144,8 @@ def _logs_for(counts: Counter[str]) -> Logs:
 
 
 @njit(cache=True)
-def _read_record(data: Any, at: Any, end: Any, record: Any, logs: Logs) -> Any:
-    """Read a LogRecord into its row; return the number of attributes so far, `record.first` of them before it."""
+def _read_record(data: Any, at: Any, end: Any, record: Any, logs: LogArrays) -> Any:
+    """Read a LogRecord into its row, whose attributes begin at `record.first`; return where they end."""
     text_at, text_end, event_at, event_end = at, at, at, at
     count = np.int64(record.first)
     record.body_kind = ABSENT
@@ -154,6 +163,7 @@ def _read_record(data: Any, at: Any, end: Any, record: Any, logs: Logs) -> Any:
             at += 9
         elif tag == _SEVERITY_NUMBER:
             number, at = read_varint(data, at + 1)
+            # An enum is an int32, sent sign-extended to 64 bits: the lower half is the number.
             record.severity_number = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
         elif tag == _SEVERITY_TEXT:
             text_at, at = read_size(data, at + 1)
@@ -168,7 +178,7 @@ def _read_record(data: Any, at: Any, end: Any, record: Any, logs: Logs) -> Any:
             start, at = read_size(data, at + 1)
             record.span_at, record.span_size = start, at - start
         elif tag == _FLAGS:
-            record.flags = np.uint32(load(data, at + 1) & np.uint64(0xFFFFFFFF))
+            record.flags = np.uint32(load(data, at + 1) & np.uint64(0xFFFFFFFF))  # the padding allows the wider load
             at += 5
         elif tag == _DROPPED:
             number, at = read_varint(data, at + 1)
@@ -184,7 +194,7 @@ def _read_record(data: Any, at: Any, end: Any, record: Any, logs: Logs) -> Any:
 
 
 @njit(cache=True)
-def _read_records(data: Any, items: Any, logs: Logs) -> Any:
+def _read_records(data: Any, items: Any, logs: LogArrays) -> Any:
     """Read the LogRecords at these places into their rows."""
     count = np.int64(0)
     for row in range(len(items)):

@@ -1,8 +1,8 @@
 """OTLP metrics: the bytes of export requests to Rows, one for each data point.
 
-Comes in: raw objects. Goes out: the points of the sound ones, not yet copied out of their bytes, and for each damaged
-one its reason; nothing of a damaged object is among the rows. Rows stand in the order of the objects and, inside
-one, of its points. A Metric without points says nothing and leaves no row.
+Comes in: raw objects. Goes out: the points of the valid ones, not yet copied out of their bytes, and the reason for
+each damaged one, which has no rows at all. Rows are in the order of the objects and, inside one, of its points. A
+Metric without points has no row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES
-from lakerunner.pipeline.read.arrays import Bytes, Int32s, Names, Records
 from lakerunner.pipeline.read.envelope import read_envelope
+from lakerunner.pipeline.read.memory import Bytes, Int32s, Names, Records
 from lakerunner.pipeline.read.metric_points import (
     DOUBLE,
     EXEMPLARS,
@@ -35,19 +35,30 @@ from lakerunner.pipeline.read.metric_points import (
     SUMMARY,
     TYPES,
     WIDES,
-    Points,
+    PointArrays,
     close_points,
     points_for,
     read_point,
 )
-from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
 from lakerunner.pipeline.read.names import names_for, number_of
-from lakerunner.pipeline.read.otlp import joined
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
-from lakerunner.pipeline.read.walk import BYTES, Attributes, attributes_for, read_pair, strings
+from lakerunner.pipeline.read.otlp import join_files
+from lakerunner.pipeline.read.otlp_requests import METRICS_REQUEST
+from lakerunner.pipeline.read.rows import (
+    Attached,
+    CodedColumn,
+    Column,
+    ListColumn,
+    NumberColumn,
+    Raw,
+    ReadResult,
+    Rows,
+    StructColumn,
+    TextColumn,
+)
+from lakerunner.pipeline.read.walk import BYTES, Attributes, attributes_for, contiguous, read_pair, string_array
 from lakerunner.pipeline.read.wire import STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
-METADATA = "metadata"  # of the metric: attached like a scope's attributes, and the column made of them
+METADATA = "metadata"  # Metric.metadata: attached like a scope's attributes, and the column made of it
 _TEMPORALITIES = {1: "delta", 2: "cumulative"}
 
 _NAME, _DESCRIPTION, _UNIT, _METADATA = (tag_of(number, STRING) for number in (1, 2, 3, 12))
@@ -56,41 +67,41 @@ _POINT, _TEMPORALITY, _MONOTONIC = tag_of(1, STRING), tag_of(2, VARINT), tag_of(
 
 _METRIC = np.dtype(
     [
-        ("name", np.int32),  # as a number of Texts.names
+        ("name", np.int32),  # as a number of MetricTexts.names
         ("description", np.int32),
         ("unit", np.int32),
         ("kind", np.int32),  # as a number of TYPES
         ("temporality", np.int32),
         ("monotonic", np.int32),
-        ("first", np.int32),  # of its metadata; the next metric's first ends them
+        ("first", np.int32),  # its first metadata; they end at the next metric's first
     ]
 )
 
 
-class Words(NamedTuple):
-    """Texts that are few, as names."""
+class MetricTexts(NamedTuple):
+    """Texts with few different values, as names (read/names.py)."""
 
     names: Names
     descriptions: Names
     units: Names
 
 
-class Metrics(NamedTuple):
-    """The metrics of all requests and their points. `metrics` has one more row at the end to close the last one's
-    metadata. `counts` has the metadata so far."""
+class MetricArrays(NamedTuple):
+    """The metrics of all requests and their points. `metrics` has one more row at the end that closes the last one's
+    metadata. `counts` has the number of metadata so far."""
 
     metrics: Records
     metadata: Attributes
-    words: Words
-    points: Points
+    words: MetricTexts
+    points: PointArrays
     counts: Any
 
 
-def read_metrics(raws: Sequence[Raw]) -> Read:
-    """Return the data points of these objects."""
-    files = joined(raws, METRICS_REQUEST)
+def read_metrics(raws: Sequence[Raw]) -> ReadResult:
+    """Read the data points of these objects."""
+    files = join_files(raws, METRICS_REQUEST)
     if not len(files.modified_ns):
-        return Read(None, files.done, files.failed, files.left, files.items)
+        return ReadResult(None, files.done, files.failed, files.left, files.items)
     envelope = read_envelope(files, METRICS_REQUEST)
     found = _metrics_for(files.counts, len(files.modified_ns))
     _read_metrics(files.data, envelope.items, found)
@@ -98,11 +109,11 @@ def read_metrics(raws: Sequence[Raw]) -> Read:
     metric = points["metric"]
     scope = envelope.items["scope"][metric]
     attached = {
-        ATTRIBUTES.map_column: Attached(*found.points.attributes, _whole(found.points.points["first"])),
+        ATTRIBUTES.map_column: Attached(*found.points.attributes, contiguous(found.points.points["first"])),
         **envelope.attached(scope),
     }
     if found.counts[0]:
-        attached[METADATA] = Attached(*found.metadata, _whole(found.metrics["first"]), metric)
+        attached[METADATA] = Attached(*found.metadata, contiguous(found.metrics["first"]), metric)
     columns = {
         **_point_columns(points),
         **_metric_columns(found, files.data, metric),
@@ -111,63 +122,60 @@ def read_metrics(raws: Sequence[Raw]) -> Read:
     if found.points.counts[WIDES] > 1:
         columns |= _wide_columns(found.points, points["wide"])
     if found.points.counts[EXEMPLARS]:
-        columns["exemplars"] = Lists(_whole(found.points.points["exemplar"]), _exemplar_structs(found.points))
+        columns["exemplars"] = ListColumn(contiguous(found.points.points["exemplar"]), _exemplar_structs(found.points))
     rows = Rows(len(points), files.data, columns, attached, files.modified_ns, points["size"])
-    return Read(rows, files.done, files.failed, files.left, files.items)
-
-
-def _whole(first: Int32s) -> Int32s:
-    """In a row of its own: jitted code is compiled once more for numbers that stand apart."""
-    return np.ascontiguousarray(first)
+    return ReadResult(rows, files.done, files.failed, files.left, files.items)
 
 
 def _point_columns(points: Records) -> dict[str, Column]:
     return {
-        "time_unix_nano": Numbers(points["time"]),
-        "start_time_unix_nano": Numbers(points["start"]),
-        "value": Numbers(points["bits"].view(np.float64), points["kind"] == DOUBLE),
-        "int_value": Numbers(points["bits"].view(np.int64), points["kind"] == INT),
-        "flags": Numbers(points["flags"]),
+        "time_unix_nano": NumberColumn(points["time"]),
+        "start_time_unix_nano": NumberColumn(points["start"]),
+        "value": NumberColumn(points["bits"].view(np.float64), points["kind"] == DOUBLE),
+        "int_value": NumberColumn(points["bits"].view(np.int64), points["kind"] == INT),
+        "flags": NumberColumn(points["flags"]),
     }
 
 
-def _metric_columns(found: Metrics, data: Bytes, metric: Int32s) -> dict[str, Column]:
-    """What a point has from its metric."""
+def _metric_columns(found: MetricArrays, data: Bytes, metric: Int32s) -> dict[str, Column]:
+    """Return the columns that a point has from its metric."""
     rows = found.metrics
     known, codes = np.unique(rows["temporality"], return_inverse=True)
     temporalities = [_TEMPORALITIES.get(number, str(number)) for number in known.tolist()]
     return {
-        "metric_name": Coded(rows["name"], strings(found.words.names, data), metric),
-        "description": Coded(rows["description"], strings(found.words.descriptions, data), metric),
-        "unit": Coded(rows["unit"], strings(found.words.units, data), metric),
-        "metric_type": Coded(rows["kind"], pa.array(TYPES), metric),
-        "temporality": Coded(
+        "metric_name": CodedColumn(rows["name"], string_array(found.words.names, data), metric),
+        "description": CodedColumn(rows["description"], string_array(found.words.descriptions, data), metric),
+        "unit": CodedColumn(rows["unit"], string_array(found.words.units, data), metric),
+        "metric_type": CodedColumn(rows["kind"], pa.array(TYPES), metric),
+        "temporality": CodedColumn(
             np.where(rows["temporality"] == 0, -1, codes).astype(np.int32), pa.array(temporalities, pa.string()), metric
         ),
-        "monotonic": Numbers(rows["monotonic"] != 0, rows["kind"] == SUM, metric),
+        "monotonic": NumberColumn(rows["monotonic"] != 0, rows["kind"] == SUM, metric),
     }
 
 
-def _wide_columns(found: Points, wide: Int32s) -> dict[str, Column]:
-    """What only histograms and summaries have; `wide` is the row of each point's, 0 of a number's."""
+def _wide_columns(found: PointArrays, wide: Int32s) -> dict[str, Column]:
+    """Return the columns that only histograms and summaries have. `wide` is each point's row among them, 0 for plain
+    numbers."""
     rows, lot = found.wide[: found.counts[WIDES] + 1], found.lot
-    # The wide points stand in the order of the points, so a list of a number's is where the next one's starts.
+    # Wide rows are in the order of the points, so the empty list of a plain number begins where the list of the next
+    # wide point does.
     following = np.append(1, np.cumsum(wide > 0) + 1)
     has, kind = rows["has"], rows["kind"]
     exponential = kind == EXPONENTIAL
 
-    def numbers(name: str, valid: Any, dtype: type) -> Numbers:
-        return Numbers(rows[name].view(dtype), valid, wide)
+    def numbers(name: str, valid: Any, dtype: type) -> NumberColumn:
+        return NumberColumn(rows[name].view(dtype), valid, wide)
 
-    def list_of(values: Any, name: str, dtype: type) -> Lists:
-        return Lists(rows[name][following], Numbers(values.view(dtype)))
+    def list_of(values: Any, name: str, dtype: type) -> ListColumn:
+        return ListColumn(rows[name][following], NumberColumn(values.view(dtype)))
 
-    def buckets(side: str, values: Any, mark: int) -> Structs:
+    def buckets(side: str, values: Any, mark: int) -> StructColumn:
         fields: dict[str, Column] = {
-            "offset": Numbers(rows[f"{side}_offset"], None, wide),
+            "offset": NumberColumn(rows[f"{side}_offset"], None, wide),
             "counts": list_of(values, side, np.uint64),
         }
-        return Structs(fields, None, (has & mark != 0)[wide])
+        return StructColumn(fields, None, (has & mark != 0)[wide])
 
     columns: dict[str, Column] = {
         "count": numbers("count", kind != GAUGE, np.uint64),
@@ -191,34 +199,34 @@ def _wide_columns(found: Points, wide: Int32s) -> dict[str, Column]:
     return columns
 
 
-def _exemplar_structs(found: Points) -> Structs:
+def _exemplar_structs(found: PointArrays) -> StructColumn:
     rows = found.exemplars[: found.counts[EXEMPLARS]]
-    return Structs(
+    return StructColumn(
         {
-            "timestamp": Numbers(rows["time"].view(np.int64), rows["time"] != 0),
-            "double_value": Numbers(rows["bits"].view(np.float64), rows["kind"] == DOUBLE),
-            "int_value": Numbers(rows["bits"].view(np.int64), rows["kind"] == INT),
-            "trace_id": Texts(BYTES, rows["trace_at"], rows["trace_size"], empty_is_null=True),
-            "span_id": Texts(BYTES, rows["span_at"], rows["span_size"], empty_is_null=True),
+            "timestamp": NumberColumn(rows["time"].view(np.int64), rows["time"] != 0),
+            "double_value": NumberColumn(rows["bits"].view(np.float64), rows["kind"] == DOUBLE),
+            "int_value": NumberColumn(rows["bits"].view(np.int64), rows["kind"] == INT),
+            "trace_id": TextColumn(BYTES, rows["trace_at"], rows["trace_size"], empty_is_null=True),
+            "span_id": TextColumn(BYTES, rows["span_at"], rows["span_size"], empty_is_null=True),
         },
-        Attached(*found.exemplar_attributes, _whole(found.exemplars["first"])),
+        Attached(*found.exemplar_attributes, contiguous(found.exemplars["first"])),
     )
 
 
-def _metrics_for(counts: Counter[str], points: int) -> Metrics:
+def _metrics_for(counts: Counter[str], points: int) -> MetricArrays:
     metrics = counts["Metric"]
-    return Metrics(
+    return MetricArrays(
         np.zeros(metrics + 1, _METRIC),
         attributes_for(counts["Metadata.attributes"]),
-        Words(names_for(metrics), names_for(metrics), names_for(metrics)),
+        MetricTexts(names_for(metrics), names_for(metrics), names_for(metrics)),
         points_for(counts, points, sum(counts[name] for name in METRICS_REQUEST.rows[1:])),
         np.zeros(1, np.int64),
     )
 
 
 @njit(cache=True)
-def _read_data(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> Any:
-    """A Gauge, Sum, Histogram, ExponentialHistogram or Summary: its points, and what it says of its metric."""
+def _read_data(data: Any, at: Any, end: Any, index: Any, found: MetricArrays) -> Any:
+    """Read a Gauge, Sum, Histogram, ExponentialHistogram or Summary: its points, temporality and monotonicity."""
     metric = found.metrics[index]
     kind = metric.kind
     while at < end:
@@ -238,7 +246,7 @@ def _read_data(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> Any:
 
 @njit(cache=True)
 def _kind_of(tag: Any) -> Any:
-    """Which of TYPES stands behind this tag of a Metric; -1 if none."""
+    """Return the number in TYPES of the data in the field with this tag of a Metric; -1 for other fields."""
     if tag == _GAUGE:
         return GAUGE
     if tag == _SUM:
@@ -251,7 +259,7 @@ def _kind_of(tag: Any) -> Any:
 
 
 @njit(cache=True)
-def _read_metric(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> Any:
+def _read_metric(data: Any, at: Any, end: Any, index: Any, found: MetricArrays) -> Any:
     metric = found.metrics[index]
     metric.first = found.counts[0]
     name_at, name_end, text_at, text_end, unit_at, unit_end = at, at, at, at, at, at
@@ -277,6 +285,7 @@ def _read_metric(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> An
             found.counts[0] += 1
         else:
             at = skip_field(data, at)
+    # Senders repeat their metrics in the same order, so the name of the metric before predicts this one.
     before = np.int64(found.metrics[index - 1].name) if index > 0 else np.int64(-1)
     metric.name = number_of(data, name_at, name_end - name_at, found.words.names, before)
     before = np.int64(found.metrics[index - 1].description) if index > 0 else np.int64(-1)
@@ -285,7 +294,7 @@ def _read_metric(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> An
 
 
 @njit(cache=True)
-def _read_metrics(data: Any, items: Any, found: Metrics) -> Any:
+def _read_metrics(data: Any, items: Any, found: MetricArrays) -> Any:
     """Read the Metrics at these places, and their points, into their rows."""
     for row in range(len(items)):
         at = np.int64(items[row].at)

@@ -1,8 +1,8 @@
-"""OTLP traces: the bytes of export requests to Rows, one per span.
+"""OTLP traces: the bytes of export requests to Rows, one for each span.
 
-Comes in: raw objects. Goes out: the rows of the sound ones, not yet copied out of their bytes, and for each damaged
-one its reason; nothing of a damaged object is among the rows. Rows stand in the order of the objects and, inside
-one, of its spans; events and links in the order of their span.
+Comes in: raw objects. Goes out: the rows of the valid ones, not yet copied out of their bytes, and the reason for each
+damaged one, which has no rows at all. Rows are in the order of the objects and, inside one, of its spans; events and
+links are in the order of their span.
 """
 
 from __future__ import annotations
@@ -15,14 +15,23 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES
-from lakerunner.pipeline.read.arrays import Bytes, Int32s, Names, Records
 from lakerunner.pipeline.read.envelope import read_envelope
-from lakerunner.pipeline.read.memory import load
+from lakerunner.pipeline.read.memory import Bytes, Names, Records, load
 from lakerunner.pipeline.read.names import names_for
-from lakerunner.pipeline.read.otlp import joined
-from lakerunner.pipeline.read.rows import Attached, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
-from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
-from lakerunner.pipeline.read.walk import BYTES, VALUE, Attributes, coded, read_pair
+from lakerunner.pipeline.read.otlp import join_files
+from lakerunner.pipeline.read.otlp_requests import TRACES_REQUEST
+from lakerunner.pipeline.read.rows import (
+    Attached,
+    Column,
+    ListColumn,
+    NumberColumn,
+    Raw,
+    ReadResult,
+    Rows,
+    StructColumn,
+    TextColumn,
+)
+from lakerunner.pipeline.read.walk import BYTES, VALUE, Attributes, coded_column, contiguous, read_pair
 from lakerunner.pipeline.read.wire import FIXED32, FIXED64, STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
 _TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME, _ATTRIBUTES, _EVENTS, _LINKS, _STATUS = (
@@ -30,7 +39,7 @@ _TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME, _ATTRIBUTES, _EVENTS, _LINKS,
 )
 _KIND, _DROPPED, _DROPPED_EVENTS, _DROPPED_LINKS = (tag_of(number, VARINT) for number in (6, 10, 12, 14))
 _START, _END = (tag_of(number, FIXED64) for number in (7, 8))
-_FLAGS = tag_of(16, FIXED32)  # two bytes on the wire
+_FLAGS = tag_of(16, FIXED32)  # takes two bytes on the wire, so both are compared
 _FLAGS_FIRST, _FLAGS_SECOND = _FLAGS & 0x7F | 0x80, _FLAGS >> 7
 _EVENT_TIME, _EVENT_DROPPED = tag_of(1, FIXED64), tag_of(4, VARINT)
 _EVENT_NAME, _EVENT_ATTRIBUTES = (tag_of(number, STRING) for number in (2, 3))
@@ -41,7 +50,7 @@ _SPAN = np.dtype(
     [
         ("start", np.uint64),
         ("end", np.uint64),
-        ("first", np.int32),  # of its attributes; the next span's first ends them
+        ("first", np.int32),  # its first attribute; they end at the next span's first, as do events and links
         ("first_event", np.int32),
         ("first_link", np.int32),
         ("trace_at", np.int32),
@@ -88,13 +97,13 @@ _LINK = np.dtype(
 )
 
 
-# Places in the counts: what there is so far.
+# Places in SpanArrays.counts, each the number of rows or attributes so far.
 _SPAN_PAIRS, _EVENT_ROWS, _EVENT_PAIRS, _LINK_ROWS, _LINK_PAIRS = range(5)
 
 
-class Traces(NamedTuple):
-    """The spans of all requests, their events and links, and the attributes of all three, whose keys are the same
-    names. Spans, events and links have one more row at the end, to close the last one's attributes."""
+class SpanArrays(NamedTuple):
+    """The spans of all requests, their events and links, and the attributes of all three, which share their `keys`.
+    Spans, events and links have one more row at the end that closes the last one's attributes."""
 
     spans: Records
     values: Records
@@ -106,11 +115,11 @@ class Traces(NamedTuple):
     counts: Any
 
 
-def read_traces(raws: Sequence[Raw]) -> Read:
-    """Return the spans of these objects."""
-    files = joined(raws, TRACES_REQUEST)
+def read_traces(raws: Sequence[Raw]) -> ReadResult:
+    """Read the spans of these objects."""
+    files = join_files(raws, TRACES_REQUEST)
     if not files.counts["Span"]:
-        return Read(None, files.done, files.failed, files.left, files.items)
+        return ReadResult(None, files.done, files.failed, files.left, files.items)
     envelope = read_envelope(files, TRACES_REQUEST)
     scope = envelope.items["scope"]
     traces = _traces_for(files.counts)
@@ -121,68 +130,63 @@ def read_traces(raws: Sequence[Raw]) -> Read:
     }
     columns = {**_span_columns(traces, files.data), **envelope.columns(files.data, scope)}
     rows = Rows(len(scope), files.data, columns, attached, files.modified_ns, envelope.items["size"])
-    return Read(rows, files.done, files.failed, files.left, files.items)
+    return ReadResult(rows, files.done, files.failed, files.left, files.items)
 
 
-def _span_columns(traces: Traces, data: Bytes) -> dict[str, Column]:
-    """Return OTLP's own fields; the steps make times of the first two."""
+def _span_columns(traces: SpanArrays, data: Bytes) -> dict[str, Column]:
+    """Return OTLP's own fields; the steps derive the times from the first two."""
     spans = traces.spans[:-1]
     return {
-        "start_time_unix_nano": Numbers(spans["start"]),
-        "end_time_unix_nano": Numbers(spans["end"]),
+        "start_time_unix_nano": NumberColumn(spans["start"]),
+        "end_time_unix_nano": NumberColumn(spans["end"]),
         "trace_id": _bytes(spans, "trace"),
         "span_id": _bytes(spans, "span"),
         "parent_span_id": _bytes(spans, "parent", empty_is_null=True),
-        "trace_state": coded(spans, "state", data),
-        "name": coded(spans, "name", data),
-        "kind": Numbers(spans["kind"]),
-        "status_code": Numbers(spans["status_code"]),
-        "status_message": coded(spans, "message", data),
-        "flags": Numbers(spans["flags"]),
-        "events": Lists(_whole(traces.spans["first_event"]), _events(traces, data)),
-        "links": Lists(_whole(traces.spans["first_link"]), _links(traces, data)),
-        "dropped_attributes_count": Numbers(spans["dropped"]),
-        "dropped_events_count": Numbers(spans["dropped_events"]),
-        "dropped_links_count": Numbers(spans["dropped_links"]),
+        "trace_state": coded_column(spans, "state", data),
+        "name": coded_column(spans, "name", data),
+        "kind": NumberColumn(spans["kind"]),
+        "status_code": NumberColumn(spans["status_code"]),
+        "status_message": coded_column(spans, "message", data),
+        "flags": NumberColumn(spans["flags"]),
+        "events": ListColumn(contiguous(traces.spans["first_event"]), _events(traces, data)),
+        "links": ListColumn(contiguous(traces.spans["first_link"]), _links(traces, data)),
+        "dropped_attributes_count": NumberColumn(spans["dropped"]),
+        "dropped_events_count": NumberColumn(spans["dropped_events"]),
+        "dropped_links_count": NumberColumn(spans["dropped_links"]),
     }
 
 
-def _events(traces: Traces, data: Bytes) -> Structs:
+def _events(traces: SpanArrays, data: Bytes) -> StructColumn:
     rows = traces.events
     fields: dict[str, Column] = {
-        "timestamp": Numbers(rows["time"], rows["time"] != 0),
-        "name": coded(rows, "name", data),
-        "dropped_attributes_count": Numbers(rows["dropped"]),
+        "timestamp": NumberColumn(rows["time"], rows["time"] != 0),
+        "name": coded_column(rows, "name", data),
+        "dropped_attributes_count": NumberColumn(rows["dropped"]),
     }
-    return Structs(fields, Attached(traces.event_values, traces.keys, _whole(rows["first"])))
+    return StructColumn(fields, Attached(traces.event_values, traces.keys, contiguous(rows["first"])))
 
 
-def _links(traces: Traces, data: Bytes) -> Structs:
+def _links(traces: SpanArrays, data: Bytes) -> StructColumn:
     rows = traces.links
     fields: dict[str, Column] = {
         "trace_id": _bytes(rows, "trace"),
         "span_id": _bytes(rows, "span"),
-        "trace_state": coded(rows, "state", data),
-        "flags": Numbers(rows["flags"]),
-        "dropped_attributes_count": Numbers(rows["dropped"]),
+        "trace_state": coded_column(rows, "state", data),
+        "flags": NumberColumn(rows["flags"]),
+        "dropped_attributes_count": NumberColumn(rows["dropped"]),
     }
-    return Structs(fields, Attached(traces.link_values, traces.keys, _whole(rows["first"])))
+    return StructColumn(fields, Attached(traces.link_values, traces.keys, contiguous(rows["first"])))
 
 
-def _whole(first: Int32s) -> Int32s:
-    """In a row of its own: jitted code is compiled once more for numbers that stand apart."""
-    return np.ascontiguousarray(first)
+def _bytes(rows: Records, field: str, *, empty_is_null: bool = False) -> TextColumn:
+    return TextColumn(BYTES, rows[f"{field}_at"], rows[f"{field}_size"], empty_is_null)
 
 
-def _bytes(rows: Records, field: str, *, empty_is_null: bool = False) -> Texts:
-    return Texts(BYTES, rows[f"{field}_at"], rows[f"{field}_size"], empty_is_null)
-
-
-def _traces_for(counts: Counter[str]) -> Traces:
+def _traces_for(counts: Counter[str]) -> SpanArrays:
     spans, events, links = counts["Span"], counts["Event"], counts["Link"]
     owned = [counts[f"{owner}.attributes"] for owner in ("Span", "Event", "Link")]
     values, event_values, link_values = (np.zeros(count, VALUE) for count in owned)
-    return Traces(
+    return SpanArrays(
         np.zeros(spans + 1, _SPAN),
         values,
         np.zeros(events + 1, _EVENT),
@@ -195,7 +199,7 @@ def _traces_for(counts: Counter[str]) -> Traces:
 
 
 @njit(cache=True)
-def _read_event(data: Any, at: Any, end: Any, traces: Traces) -> Any:
+def _read_event(data: Any, at: Any, end: Any, traces: SpanArrays) -> Any:
     event = traces.events[traces.counts[_EVENT_ROWS]]
     count = traces.counts[_EVENT_PAIRS]
     event.first = count
@@ -222,7 +226,7 @@ def _read_event(data: Any, at: Any, end: Any, traces: Traces) -> Any:
 
 
 @njit(cache=True)
-def _read_link(data: Any, at: Any, end: Any, traces: Traces) -> Any:
+def _read_link(data: Any, at: Any, end: Any, traces: SpanArrays) -> Any:
     link = traces.links[traces.counts[_LINK_ROWS]]
     count = traces.counts[_LINK_PAIRS]
     link.first = count
@@ -256,7 +260,7 @@ def _read_link(data: Any, at: Any, end: Any, traces: Traces) -> Any:
 
 @njit(cache=True)
 def _read_status(data: Any, at: Any, end: Any, span: Any) -> Any:
-    """A Status into its span. Called again for the same span, it merges as protobuf does."""
+    """Read a Status into its span. A second call for the same span merges, as protobuf does."""
     while at < end:
         tag = data[at]
         if tag == _STATUS_CODE:
@@ -270,8 +274,9 @@ def _read_status(data: Any, at: Any, end: Any, span: Any) -> Any:
 
 
 @njit(cache=True)
-def _read_rare(data: Any, at: Any, span: Any, traces: Traces) -> Any:
-    """The position behind a field that few spans have, or that we do not know."""
+def _read_rare(data: Any, at: Any, span: Any, traces: SpanArrays) -> Any:
+    """Read a field that few spans have, or skip an unknown one; return the position behind it. Apart from `_read_span`
+    so that its loop stays small."""
     tag = data[at]
     if tag == _EVENTS:
         start, at = read_size(data, at + 1)
@@ -300,8 +305,8 @@ def _read_rare(data: Any, at: Any, span: Any, traces: Traces) -> Any:
 
 
 @njit(cache=True)
-def _read_span(data: Any, at: Any, end: Any, span: Any, traces: Traces) -> Any:
-    """A Span into its row."""
+def _read_span(data: Any, at: Any, end: Any, span: Any, traces: SpanArrays) -> Any:
+    """Read a Span into its row."""
     count = traces.counts[_SPAN_PAIRS]
     span.first, span.first_event, span.first_link = count, traces.counts[_EVENT_ROWS], traces.counts[_LINK_ROWS]
     attributes = Attributes(traces.values, traces.keys)
@@ -341,7 +346,7 @@ def _read_span(data: Any, at: Any, end: Any, span: Any, traces: Traces) -> Any:
 
 
 @njit(cache=True)
-def _read_spans(data: Any, items: Any, traces: Traces) -> Any:
+def _read_spans(data: Any, items: Any, traces: SpanArrays) -> Any:
     """Read the Spans at these places into their rows."""
     counts = traces.counts
     for row in range(len(items)):

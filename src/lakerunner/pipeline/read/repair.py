@@ -1,17 +1,17 @@
-"""Unusual yet right OTLP requests, written anew in the plain form that the walk understands.
+"""Odd OTLP requests, valid but unusual, rewritten in the plain form that the walkers understand.
 
-Comes in: bytes that passed the wire check and were found odd. Goes out: the same records as bytes in which no value
-stands twice (protobuf merges such values, or the last one wins), every string is UTF-8 and every time fits a
-timestamp. What cannot stay in its field is kept beside it, so nothing is lost:
+Comes in: bytes that passed the wire check and are odd. Goes out: the same records as bytes in which no value occurs
+twice (protobuf merges such values, or the last one wins), every string is UTF-8 and every time fits a timestamp.
+Nothing is lost; what its field cannot hold is kept as an attribute:
 
 - an attribute value that is a string but not UTF-8 becomes bytes;
-- an attribute key that is not UTF-8 gets U+FFFD for what is wrong in it, and `lakerunner.key.<that key>` beside it
-  holds its bytes; the same inside nested values;
-- any other string that is not UTF-8 gets U+FFFD for what is wrong in it, and the attribute `lakerunner.<field>` of its
-  record, event, link, scope or resource holds its bytes;
+- an attribute key that is not UTF-8 gets U+FFFD in place of invalid bytes, and `lakerunner.key.<that key>` beside it
+  holds the original bytes; the same inside nested values;
+- any other string that is not UTF-8 gets U+FFFD in place of invalid bytes, and the attribute `lakerunner.<field>` of
+  its record, event, link, scope or resource holds the original bytes;
 - a time past the last timestamp becomes unset, and the attribute `lakerunner.<field>` holds its decimal digits.
 
-Only what is odd is taken apart, by protobuf's own messages: some 50 µs for each odd record, little for the others.
+Only odd messages are parsed, by protobuf's own classes: about 50 µs for each odd record, little for the others.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.wire import LAST_TIME, varint
 
 _PREFIX = "lakerunner."
-# How many messages of any type are in these bytes of the named type, and whether they are odd.
-Look = Callable[[bytes, str], tuple[int, bool]]
+# Returns how many messages of any type these bytes of the named type hold, and whether they are odd.
+Inspect = Callable[[bytes, str], tuple[int, bool]]
 
-# Of one head or record. Protobuf needs 100 bytes and more for each; no honest sender comes near it.
+# Messages in one head or record. Protobuf's classes take 100 bytes and more for each; no honest sender comes near it.
 MAX_PARTS = 200_000
 
 
 @dataclass(frozen=True)
 class Repair:
-    """How one signal's messages are mended. `items` are the tags and the types of each message's items; the rest of a
-    message is its head, which `mend` puts right in place. `module` holds the generated messages. In a message that is
-    in `either` only one item may stand."""
+    """How the messages of one signal are mended. `items` has the tags and types of each message's items; the rest of a
+    message is its head, which `mend` changes in place. `module` is the one of protobuf's generated classes. A message
+    in `either` may have only one item."""
 
     items: Mapping[str, Mapping[int, str]]
     mend: Mapping[str, Callable[[Any], None]]
@@ -45,25 +45,25 @@ class Repair:
     either: frozenset[str] = frozenset()
 
 
-def repaired(data: bytes, look: Look, repair: Repair, name: str) -> bytes:
-    """The plain form of this message. Corrupt if a single head or record of it is odd and has too many parts."""
-    if not look(data, name)[1]:
+def repair_message(data: bytes, inspect: Inspect, repair: Repair, name: str) -> bytes:
+    """Return the plain form of this message. Raise Corrupt if a single head or record is odd and has too many parts."""
+    if not inspect(data, name)[1]:
         return data
     if name in repair.either:
-        data = with_one_item(data, repair, name)
+        data = keep_last_item(data, repair, name)
     tags = repair.items.get(name, {})
     head, items = bytearray(), bytearray()
     for start, payload, end in _fields(data):
         if data[start] in tags:
-            items += _field(data[start], repaired(data[payload:end], look, repair, tags[data[start]]))
+            items += _field(data[start], repair_message(data[payload:end], inspect, repair, tags[data[start]]))
         else:
             head += data[start:end]
-    return _mended(bytes(head), look, repair, name) + bytes(items)
+    return _mend_head(bytes(head), inspect, repair, name) + bytes(items)
 
 
-def with_one_item(data: bytes, repair: Repair, name: str) -> bytes:
-    """This message with a single item, as protobuf has it: the last kind of item takes the place of those before it;
-    items of one kind are merged, and to merge messages is to join their bytes."""
+def keep_last_item(data: bytes, repair: Repair, name: str) -> bytes:
+    """Return this message with a single item, as protobuf reads a oneof: the last kind of item replaces those before
+    it, and items of the same kind are merged. Merging messages is joining their bytes."""
     tags = repair.items[name]
     head, merged, last = bytearray(), bytearray(), 0
     for start, payload, end in _fields(data):
@@ -80,8 +80,8 @@ def _field(tag: int, payload: bytes) -> bytes:
     return bytes([tag]) + varint(len(payload)) + payload
 
 
-def _mended(head: bytes, look: Look, repair: Repair, name: str) -> bytes:
-    parts, odd = look(head, name)
+def _mend_head(head: bytes, inspect: Inspect, repair: Repair, name: str) -> bytes:
+    parts, odd = inspect(head, name)
     if not odd:
         return head
     if parts > MAX_PARTS:
@@ -95,7 +95,7 @@ def _mended(head: bytes, look: Look, repair: Repair, name: str) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(start, start of the payload, end) of each field of checked bytes."""
+    """Yield (start, start of the payload, end) of each field of checked bytes."""
     at = 0
     while at < len(data):
         start = at
@@ -113,7 +113,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """(value, next position) of a varint."""
+    """Return (value, next position) of a varint."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -125,14 +125,14 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def mend_resource(resource_items: Any) -> None:
-    """Of a ResourceLogs, ResourceMetrics or ResourceSpans."""
+    """Mend the head of a ResourceLogs, ResourceMetrics or ResourceSpans."""
     attributes = resource_items.resource.attributes
     mend_pairs(attributes)
     mend_text(resource_items, "schema_url", attributes)
 
 
 def mend_scope(scope_items: Any) -> None:
-    """Of a ScopeLogs, ScopeMetrics or ScopeSpans."""
+    """Mend the head of a ScopeLogs, ScopeMetrics or ScopeSpans."""
     scope = scope_items.scope
     mend_pairs(scope.attributes)
     mend_text(scope, "name", scope.attributes)
@@ -141,33 +141,37 @@ def mend_scope(scope_items: Any) -> None:
 
 
 def mend_time(message: Any, field: str, attributes: Any) -> None:
+    """Unset a time that no timestamp can hold, and keep its digits among the attributes."""
     number = getattr(message, field)
     if number > LAST_TIME:
-        kept_as(attributes, field).string_value = str(number).encode()
+        add_kept_value(attributes, field).string_value = str(number).encode()
         setattr(message, field, 0)
 
 
 def mend_text(message: Any, field: str, attributes: Any, name: str = "") -> None:
-    """`name` is what the field is kept as, if not by its own name."""
+    """Make a text field valid UTF-8, and keep its original bytes among the attributes as `name`, by default the
+    field's."""
     original = getattr(message, field)
-    text = well_formed(original)
+    text = replace_invalid_utf8(original)
     if text != original:
         setattr(message, field, text)
-        kept_as(attributes, name or field).bytes_value = original
+        add_kept_value(attributes, name or field).bytes_value = original
 
 
 def mend_pairs(pairs: Any) -> None:
+    """Mend the keys and values of attributes."""
     for pair in list(pairs):
         mend_value(pair.value)
         original = pair.key
-        pair.key = well_formed(original)
+        pair.key = replace_invalid_utf8(original)
         if pair.key != original:
-            kept_as(pairs, f"key.{pair.key.decode()}").bytes_value = original
+            add_kept_value(pairs, f"key.{pair.key.decode()}").bytes_value = original
 
 
 def mend_value(value: Any) -> None:
+    """Turn strings that are not UTF-8 into bytes, also inside arrays and maps."""
     kind = value.WhichOneof("value")
-    if kind == "string_value" and well_formed(value.string_value) != value.string_value:
+    if kind == "string_value" and replace_invalid_utf8(value.string_value) != value.string_value:
         value.bytes_value = value.string_value
     elif kind == "array_value":
         for item in value.array_value.values:
@@ -176,12 +180,12 @@ def mend_value(value: Any) -> None:
         mend_pairs(value.kvlist_value.values)
 
 
-def well_formed(data: bytes) -> bytes:
+def replace_invalid_utf8(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode()
 
 
-def kept_as(attributes: Any, name: str) -> Any:
-    """The value of a new attribute that holds what its field cannot."""
+def add_kept_value(attributes: Any, name: str) -> Any:
+    """Add an attribute for what a field cannot hold, and return its value to be set."""
     pair = attributes.add()
     pair.key = (_PREFIX + name).encode()
     return pair.value
@@ -189,8 +193,8 @@ def kept_as(attributes: Any, name: str) -> Any:
 
 @cache
 def _message_type(module: str, name: str) -> Any:
-    """A message with every string declared as bytes, so that none is refused, and without the fields that only profiles
-    use. protobuf is imported here because most processes never need it."""
+    """Return the class of a message in which every string is declared as bytes, so that protobuf accepts invalid UTF-8,
+    and fields that only profiles use are left out. protobuf is imported here because most processes never need it."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     generated = import_module(module)

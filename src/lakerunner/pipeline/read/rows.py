@@ -1,7 +1,7 @@
-"""Rows as every reader gives them: columns that still point into the input, and who owns which attributes.
+"""Rows as every reader returns them: columns that still point into the input, and attributes by their owners.
 
-Nothing has been copied out of `data` yet. The steps add columns and choose an order; steps/take.py then copies each
-value once, straight to where the segment wants it. That is why a column here is not an Arrow array.
+Nothing is copied out of `data` yet. The steps add columns and choose an order; steps/take.py then copies each value
+once, straight to its place in the segment. That is why these columns are not Arrow arrays.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakerunner.model.findings import NOTHING, Findings
-from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.read.arrays import Bools, Bytes, Int32s, Int64s, Names, Records
+from lakerunner.model.source import NO_FINDINGS, Findings, SourceObject
+from lakerunner.pipeline.read.memory import Bools, Bytes, Int32s, Int64s, Names, Records
 
 
 @dataclass(frozen=True)
 class Raw:
-    """The unpacked bytes of one source object, the format that its ending states, and what its transcoder found."""
+    """The unpacked bytes of one source object, their format, and the findings of its transcoder."""
 
     source: SourceObject
     data: memoryview
     format: str = "otlp"
-    findings: Findings = NOTHING
+    findings: Findings = NO_FINDINGS
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """One number per row, or per owner where `owner` names each row's; null where `valid` is false."""
+class NumberColumn:
+    """One number per row, or per owner where `owner` has each row's owner; null where `valid` is false."""
 
     values: npt.NDArray[Any]
     valid: Any = None  # Bools, or None if all are
@@ -39,7 +38,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextColumn:
     """One slice of the data per row, strings or bytes (`kind`); an empty one is null where `empty_is_null`."""
 
     kind: int
@@ -49,9 +48,9 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Coded:
-    """Few different values: `values[codes[r]]` for row r, or `values[codes[owner[r]]]` where rows have an owner; a code
-    of -1 is null."""
+class CodedColumn:
+    """A column of few different values: `values[codes[r]]` for row r, or `values[codes[owner[r]]]` where rows have an
+    owner; a code of -1 is null."""
 
     codes: Int32s
     values: pa.Array
@@ -59,14 +58,14 @@ class Coded:
 
 
 @dataclass(frozen=True)
-class Json:
-    """One OTLP value per row (walk.VALUE), null where its kind is ABSENT; becomes typed JSON."""
+class JsonColumn:
+    """One OTLP value per row (walk.VALUE), null where its kind is ABSENT. Segments hold it as typed JSON."""
 
     values: Records
 
 
 @dataclass(frozen=True)
-class Structs:
+class StructColumn:
     """One struct per item: its fields by name. `attached` gives the items a field `attributes`, a map of typed JSON; an
     item is its own owner there. A struct is null where `valid` is false."""
 
@@ -76,7 +75,7 @@ class Structs:
 
 
 @dataclass(frozen=True)
-class Lists:
+class ListColumn:
     """One list per row: row r has the items first[r] to first[r + 1]. An empty list is null where `empty_is_null`."""
 
     first: Int32s
@@ -84,14 +83,14 @@ class Lists:
     empty_is_null: bool = True
 
 
-Column = Numbers | Texts | Coded | Json | Structs | Lists
-C = TypeVar("C", Numbers, Texts, Coded, Json, Structs, Lists)
+Column = NumberColumn | TextColumn | CodedColumn | JsonColumn | StructColumn | ListColumn
+C = TypeVar("C", NumberColumn, TextColumn, CodedColumn, JsonColumn, StructColumn, ListColumn)
 
 
 @dataclass(frozen=True)
 class Attached:
-    """The attributes of one scope (model.signal.SCOPES). Owner i has the values first[i] to first[i + 1]; row r belongs
-    to owner[r], or to owner r where `owner` is None. `keys` are names (read/names.py)."""
+    """The attributes of one scope (model.signal.SCOPES). Owner i has the values first[i] to first[i + 1]; the owner of
+    row r is owner[r], or r itself where `owner` is None. `keys` are names (read/names.py)."""
 
     values: Records
     keys: Names
@@ -104,10 +103,9 @@ class Attached:
 
 @dataclass(frozen=True)
 class Rows:
-    """`columns` by name; `attached` by the scope's map column. `fallback_time` is each row's time if it has none,
-    `sizes` the bytes that it took in the input, with what it shares beyond a usual amount (read/shared.py).
-    `prometheus` says that Prometheus sent them: the names of metrics and labels are its own, and they alone tell series
-    apart."""
+    """`columns` by name; `attached` by the scope's map column. `fallback_time` is used for rows without a time. `sizes`
+    are the bytes of each row in the input, plus what it shares beyond FREE_BYTES (read/shared.py). `prometheus` marks
+    rows of remote-write: metrics and labels have Prometheus' names, and labels alone identify a series."""
 
     count: int
     data: Bytes
@@ -118,21 +116,22 @@ class Rows:
     prometheus: bool = False
 
     def column(self, name: str, kind: type[C]) -> C:
-        """The column of this name, which must be of this kind."""
+        """Return the column of this name. TypeError if it is of another kind."""
         column = self.columns[name]
         if not isinstance(column, kind):
             raise TypeError(f"{name} is {type(column).__name__}, not {kind.__name__}")
         return column
 
     def plus(self, **columns: Column) -> Rows:
+        """Return the rows with these columns added or replaced."""
         return replace(self, columns={**self.columns, **columns})
 
 
 @dataclass(frozen=True)
-class Read:
-    """What a reader gives: the rows of the objects that are `done`, None if there are no rows; the reasons of those
-    that `failed`; objects that were `left` because there is a limit to what can be read at once; and how many rows each
-    of those that are done has."""
+class ReadResult:
+    """What a reader returns: the rows of the objects that are `done` (None without rows) and how many rows each of them
+    has; the objects that `failed`, with their reasons; and those `left` for the next read, because what is read at once
+    is limited."""
 
     rows: Rows | None
     done: tuple[SourceObject, ...]

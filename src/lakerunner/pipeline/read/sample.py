@@ -1,7 +1,7 @@
-"""Small OTLP requests in which every kind of value occurs: reading them once compiles or loads all jitted code.
+"""Small OTLP requests with every kind of value: reading them once compiles all jitted code, or loads it from the cache.
 
-Each kind comes with the same value in all records and with a different one in each, because texts that repeat and texts
-that do not take different ways into a segment.
+Each kind occurs with the same value in all records and with a different one in each, because texts that repeat and
+texts that do not take different paths into a segment.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _span(number: int) -> bytes:
 
 
 def _pairs(name: str, number: int) -> list[bytes]:
-    """One attribute of each kind."""
+    """Return one attribute of each kind of value."""
     values = {
         STRING: _text(f"text {number}"),
         BOOL: _number(BOOL, number & 1),
@@ -99,7 +99,7 @@ def _double(number: float) -> bytes:
     return bytes([tag_of(DOUBLE, FIXED64)]) + struct.pack("<d", number)
 
 
-# The kinds of metrics: their field, the fields of a point's attributes and exemplars, and what else is in a point.
+# For each kind of metric: its field, the fields of a point's attributes and exemplars, and the rest of a point.
 _HALF = bytes([tag_of(4, FIXED64)]) + struct.pack("<d", 1.5)
 _POINTS = (
     (5, 7, 5, _HALF),

@@ -1,13 +1,13 @@
 """Bound what rows get from the resource, scope, metric or series that they share with others.
 
-A resource is sent once and stands in each of its rows. Its texts are written once (steps/layout.py), but a reader of
-the rows may lay it out for each of them, and the numbers of its attributes are written for each row: a megabyte shared
-by a hundred thousand records would be 100 GB. So what a row shares beyond a usual amount counts as its own size, by
-which rows are grouped; and the file's size limits how much of it the file may have. As that is in proportion, requests
-that are right one by one are right in one object too.
+A resource is sent once but belongs to each of its rows. Its texts are written once (steps/layout.py), but a reader of
+the segment may expand it for each row, and the numbers of its attributes are written for each row: a megabyte shared by
+a hundred thousand records would be 100 GB. So what a row shares beyond FREE_BYTES counts as its own size, by which rows
+are grouped, and a file may share at most MAX_TIMES its size. As that limit is in proportion, requests that pass one by
+one also pass in one object.
 
-A push door needs only know that no row shares more than is free, as nearly always: `most_shared` bounds it from the
-wire, without rows.
+A push door only needs to know that no row shares more than FREE_BYTES, which nearly always holds: `most_shared` bounds
+it from the wire, without rows.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import numpy as np
 import pyarrow.compute as pc
 from numba import njit
 
-from lakerunner.pipeline.read.arrays import Bytes, Int32s, Int64s
+from lakerunner.pipeline.read.memory import Bytes, Int32s, Int64s
 from lakerunner.pipeline.read.names import slices_of_names
 from lakerunner.pipeline.read.otlp import ENTITY_REFS
-from lakerunner.pipeline.read.rows import Attached, Coded, Rows
+from lakerunner.pipeline.read.rows import Attached, CodedColumn, Rows
 from lakerunner.pipeline.read.wire import STRING, read_size, skip_field, tag_of
 
-FREE_BYTES = 8 << 10  # that a row may share without counting them
-MAX_TIMES = 32  # the size of the file
-ENTRY_BYTES = 32  # of an attribute, beside its texts
-# Of what a metric has beside its texts: the longest name of a type, and of a temporality.
+FREE_BYTES = 8 << 10  # what a row may share without counting it
+MAX_TIMES = 32  # how many times its size a file may share beyond that
+ENTRY_BYTES = 32  # the cost of an attribute beside its texts
+# What a metric has beside its texts: the longest name of a type, and of a temporality.
 _KIND_BYTES = 21 + 11
 
 _HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))  # of ResourceX and ScopeX
 _NAME, _DESCRIPTION, _UNIT, _METADATA = (tag_of(number, STRING) for number in (1, 2, 3, 12))  # of Metric
-_MOST_KEY_BYTES = len(ENTITY_REFS)  # of a key that is not in the input
+_MOST_KEY_BYTES = len(ENTITY_REFS)  # the only key that is not in the input
 
 
 def count_shared(rows: Rows) -> tuple[Rows, int]:
-    """Return (the rows, with what they share beyond the free bytes added to their sizes; the sum of it)."""
+    """Add to the sizes of the rows what they share beyond FREE_BYTES; return the rows and the sum of what was added."""
     sizes = [*_sizes(rows)]
     if sum(int(size.max(initial=0)) for size, _ in sizes) <= FREE_BYTES:
         return rows, 0  # as nearly always
@@ -50,7 +50,7 @@ def count_shared(rows: Rows) -> tuple[Rows, int]:
 
 
 def reason_to_refuse(shared: int, size: int) -> str | None:
-    """Return why a file of `size` bytes whose rows share `shared` bytes is refused; None if it is taken."""
+    """Return why a file of `size` bytes whose rows share `shared` bytes is refused; None if it is accepted."""
     if shared <= MAX_TIMES * size:
         return None
     return (
@@ -61,26 +61,26 @@ def reason_to_refuse(shared: int, size: int) -> str | None:
 
 
 def _sizes(rows: Rows) -> Iterator[tuple[Int64s, Int32s]]:
-    """Yield (bytes of each owner, owner of each row) for all that rows share."""
+    """Yield (bytes of each owner, owner of each row) for everything that rows share."""
     for attached in rows.attached.values():
         if attached.owner is not None:
             yield _attribute_bytes(attached), attached.owner
     for column in rows.columns.values():
-        if isinstance(column, Coded) and column.owner is not None:
+        if isinstance(column, CodedColumn) and column.owner is not None:
             lengths = pc.binary_length(column.values).to_numpy(zero_copy_only=False)
             yield np.append(lengths, 0)[column.codes], column.owner  # a code of -1 is null
 
 
 def _attribute_bytes(attached: Attached) -> Int64s:
     _, key_sizes = slices_of_names(attached.keys)
-    values = attached.values[: attached.first[-1]]  # a reader may have room for more behind them
+    values = attached.values[: attached.first[-1]]  # readers may have allocated more
     ends = np.append(0, np.cumsum(values["size"].astype(np.int64) + key_sizes[values["key"]] + ENTRY_BYTES))
     sizes: Int64s = ends[attached.first[1:]] - ends[attached.first[:-1]]
     return sizes
 
 
 def most_shared(data: Bytes, *, metrics: bool) -> int:
-    """Return at least as many bytes as any row of this OTLP request, which passed the check, shares with others."""
+    """Return an upper bound of the bytes that a row of this checked OTLP request shares with others."""
     return int(_most_shared(data, metrics))
 
 
@@ -135,7 +135,7 @@ def _shared_by_scope(data: Any, at: Any, end: Any, metrics: Any) -> Any:
 
 @njit(cache=True)
 def _head_bytes(data: Any, at: Any, end: Any) -> Any:
-    """Bound a Resource or InstrumentationScope: each of its fields may be an attribute."""
+    """Return an upper bound of the size of a Resource or InstrumentationScope: each field may be an attribute."""
     size = end - at
     while at < end:
         at = skip_field(data, at)

@@ -1,11 +1,12 @@
 """The protobuf wire format, checked in one pass before anything is read from it.
 
-Comes in: the bytes of one message and its grammar, the table of what may stand where. Goes out: a `Verdict` and counts
-of what there is. After a verdict of OK every tag, length and number stands inside its message, every
-known field has its wire type, and nesting is bounded: the `read_` and `skip_` functions then need not look again.
+Comes in: the bytes of one message and its grammar, a table of the fields that each message may have. Goes out: a
+`Verdict`, and counts of what the message holds. After a verdict of OK every tag, length and number lies inside its
+message, every known field has its wire type, and nesting is bounded, so the `read_` and `skip_` functions do not check
+again.
 
-We are stricter than protobuf asks: a known field with another wire type, a group, a number that does not fit 64 bits
-are errors here, because each of them means that the bytes are not what they claim to be.
+The check is stricter than protobuf: a known field with another wire type, a group, or a number of more than 64 bits is
+an error, because each of them means that the bytes are not what they claim to be.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.protobuf import varint as varint
-from lakerunner.pipeline.read.arrays import Bytes, Int64s
-from lakerunner.pipeline.read.memory import load, scan
+from lakerunner.pipeline.read.memory import Bytes, Int64s, load, scan
 
-# Kinds of known fields. The last two are repeated numbers, packed in one field or each in a field of its own.
+# Kinds of known fields, in an order that `check_message` relies on: plain numbers, then texts, then MESSAGE, then
+# repeated numbers, packed in one field or each in a field of its own.
 VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE, FIXED64S, VARINTS = range(1, 10)
 _WIRE_TYPE = {VARINT: 0, FIXED64: 1, TIME: 1, FIXED32: 5, BYTES: 2, STRING: 2, MESSAGE: 2, FIXED64S: 2, VARINTS: 2}
 _UNPACKED = {FIXED64S: FIXED64, VARINTS: VARINT}
 
-# Tags below the one are a byte on the wire; those below the other may be known.
+# Tags below ONE_BYTE take one byte on the wire; tags below TAGS may be known.
 ONE_BYTE, TAGS = 128, 256
-# The same depth as the protobuf libraries: messages inside messages, the outermost not counted.
+# Messages inside messages, the outermost not counted: the limit of the protobuf libraries.
 MAX_DEPTH = 100
 # A segment's time range is half-open in int64, so the last representable instant cannot be a timestamp.
 LAST_TIME = np.uint64(2**63 - 2)
 
-# No single text, attribute or record is larger: memory is bounded by it.
+# The largest text, attribute or record: it bounds memory.
 MAX_FIELD = 64 << 20
 
 OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_TYPE, WRONG_TYPE, TOO_DEEP, TOO_LONG, TOO_LARGE = range(9)
@@ -50,9 +51,9 @@ _TROUBLES = {
 
 @dataclass(frozen=True)
 class Field:
-    """A known field. `child` is the message in it, or what repeated numbers are counted as. `once` is 1 where a second
-    one in the same message would be merged with the first, or replace it: that is odd, and read only after repair.
-    `many` is 1 where the field holds many items and may be of any size."""
+    """A known field. `child` is the message in it, or the name under which repeated numbers are counted. `once` is 1
+    where a second one in the same message would be merged with the first or replace it: such bytes are odd, and read
+    only after repair. `many` is 1 where the field holds many items and may exceed MAX_FIELD."""
 
     name: str
     kind: int
@@ -65,8 +66,8 @@ Messages = Mapping[str, Mapping[int, Field]]
 
 
 class Verdict(NamedTuple):
-    """`at` is the byte where the trouble starts, `message` the type and `start`, `end` the extent of the message
-    that holds it. `odd` says that the bytes are right, but need `repair` before they can be walked."""
+    """The result of a check. For an error, `at` is the byte where it starts, `message` the type of the message that
+    holds it, from `start` to `end`. `odd` bytes are valid, but need read/repair.py before they can be walked."""
 
     code: int
     at: int
@@ -77,14 +78,14 @@ class Verdict(NamedTuple):
 
 
 def tag_of(number: int, kind: int) -> int:
-    """What stands as a varint before a field of this number and kind: one byte if the number is below 16."""
+    """Return the tag of a field of this number and kind, which takes one byte on the wire if the number is below 16."""
     return number << 3 | _WIRE_TYPE[kind]
 
 
 def grammar(messages: Messages) -> Int64s:
-    """For each message type and each tag below TAGS: kind | once << 4 | many << 5 | child << 8 of the field, 0 where
-    we know none. Types are numbered in their order; the first is the outermost. Of tags of two bytes only the wire type
-    is checked, aside from the hot loop: such a field must be a plain number."""
+    """Return, for each message type and each tag below TAGS, the field as kind | once << 4 | many << 5 | child << 8; 0
+    for an unknown tag. Types are numbered in their order; the first is the outermost. A field whose tag takes two bytes
+    must be a plain number: only its wire type is checked, outside the hot loop."""
     number = {name: index for index, name in enumerate(messages)}
     tables = np.zeros((len(messages), TAGS), np.int64)
     for name, known in messages.items():
@@ -93,14 +94,14 @@ def grammar(messages: Messages) -> Int64s:
             for kind in {field.kind, _UNPACKED.get(field.kind, field.kind)}:
                 tag = tag_of(field_number, kind)
                 if tag >= ONE_BYTE and kind not in (VARINT, FIXED64, FIXED32):
-                    raise ValueError(f"{name}.{field.name} has a tag of two bytes and is no plain number")
+                    raise ValueError(f"{name}.{field.name} has a tag of two bytes: it must be a plain number")
                 tables[number[name], tag] = kind | field.once << 4 | field.many << 5 | child << 8
     return tables
 
 
 @njit(cache=True)
 def read_varint(data: Any, at: Any) -> Any:
-    """(value, next position) of a varint in checked bytes."""
+    """Return (value, next position) of a varint in checked bytes."""
     byte = data[at]
     at += 1
     value = np.uint64(byte & 0x7F)
@@ -115,7 +116,8 @@ def read_varint(data: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def read_size(data: Any, at: Any) -> Any:
-    """(start, end) of the payload whose length stands here, in checked bytes."""
+    """Return (start, end) of the payload whose length is here, in checked bytes."""
+    # Nearly all lengths are below 128 and take one byte: this saves the loop of read_varint.
     size = np.int64(data[at])
     at += 1
     if size >= 0x80:
@@ -126,7 +128,7 @@ def read_size(data: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def skip_field(data: Any, at: Any) -> Any:
-    """The position behind the field whose tag stands here, in checked bytes."""
+    """Return the position behind the field whose tag is here, in checked bytes."""
     tag, at = read_varint(data, at)
     wire_type = tag & np.uint64(7)
     if wire_type == 0:
@@ -140,14 +142,14 @@ def skip_field(data: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def checked_varint(data: Any, at: Any, end: Any) -> Any:
-    """(value, next position, code) of a varint that must end before `end`."""
+    """Return (value, next position, code) of a varint that must end before `end`."""
     value = np.uint64(0)
     for place in range(10):
         if at >= end:
             return value, at, TRUNCATED
         byte = data[at]
         at += 1
-        if place == 9 and byte > 1:
+        if place == 9 and byte > 1:  # nine bytes hold 63 bits: the tenth may only add the last one
             return value, at, OVERLONG
         value |= np.uint64(byte & 0x7F) << np.uint64(7 * place)
         if byte < 0x80:
@@ -157,7 +159,7 @@ def checked_varint(data: Any, at: Any, end: Any) -> Any:
 
 @njit(cache=True)
 def is_utf8(data: Any, at: Any, end: Any) -> Any:
-    """Whether these bytes are well-formed UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF."""
+    """Return whether these bytes are well-formed UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF."""
     while at < end:
         lead = data[at]
         at += 1
@@ -168,6 +170,8 @@ def is_utf8(data: Any, at: Any, end: Any) -> Any:
         more = 1 if lead < 0xE0 else 2 if lead < 0xF0 else 3
         if end - at < more:
             return False
+        # The first continuation byte has a narrower range after some lead bytes: 0xE0 and 0xF0 would be overlong below
+        # it, 0xED begins the surrogates, 0xF4 goes past U+10FFFF.
         low, high = 0x80, 0xBF
         if lead == 0xE0:
             low = 0xA0
@@ -188,7 +192,7 @@ def is_utf8(data: Any, at: Any, end: Any) -> Any:
 
 @njit(cache=True)
 def _checked_size(data: Any, at: Any, end: Any) -> Any:
-    """(start, end, code) of a payload that must end with `end` at the latest."""
+    """Return (start, end, code) of a payload that must end at `end` or before."""
     if at < end and data[at] < 0x80:
         at, stop = at + 1, at + 1 + np.int64(data[at])
         return at, stop, OK if stop <= end else TOO_LONG
@@ -200,7 +204,7 @@ def _checked_size(data: Any, at: Any, end: Any) -> Any:
 
 @njit(cache=True)
 def check_value(data: Any, at: Any, end: Any, wire_type: Any) -> Any:
-    """(next position, code) of a field's value, behind its tag."""
+    """Return (next position, code) of a field's value, whose tag has been read."""
     if wire_type == 0:
         _, at, code = checked_varint(data, at, end)
         return at, code
@@ -215,7 +219,7 @@ def check_value(data: Any, at: Any, end: Any, wire_type: Any) -> Any:
 
 @njit(cache=True)
 def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
-    """(next position, code) of a field whose tag is not among the `known` ones of its message, or has two bytes."""
+    """Return (next position, code) of a field whose tag is unknown to its message, or takes two bytes."""
     start = at
     tag, at, code = checked_varint(data, at, end)
     if code != OK:
@@ -224,7 +228,7 @@ def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
         return at, BAD_TAG
     if tag < np.uint64(TAGS):
         field = np.int64(tag) & ~7
-        # A known tag in more bytes than it needs would be missed by the readers.
+        # The readers compare a tag's bytes, so they would miss a known tag that is written in more bytes than needed.
         plain = known[np.int64(tag)] != 0 and tag >= np.uint64(ONE_BYTE) and at - start == 2
         if known[field : field + 8].any() and not plain:
             return at, WRONG_TYPE
@@ -233,7 +237,7 @@ def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
 
 @njit(cache=True)
 def _check_numbers(data: Any, at: Any, end: Any, kind: Any) -> Any:
-    """(how many, code) of packed numbers."""
+    """Return (count, code) of packed numbers."""
     if kind == FIXED64S:
         return (end - at) >> 3, TRUNCATED if (end - at) & 7 else OK
     count = np.int64(0)
@@ -247,8 +251,8 @@ def _check_numbers(data: Any, at: Any, end: Any, kind: Any) -> Any:
 
 @njit(cache=True)
 def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
-    """The fields of a Verdict, for jitted code; adds to `counts` as `check` says."""
-    # The messages that are open: where they start and end, their type, which marks were seen in them.
+    """Return the fields of a Verdict, for jitted code; add to `counts` as `check` does."""
+    # A stack instead of recursion: for each open message its start, end, type, and the `once` bit seen in it.
     opened = np.zeros((MAX_DEPTH + 1, 4), np.int64)
     depth, at, seen = np.int64(0), np.int64(0), np.int64(0)
     end, odd, code = np.int64(len(data)), False, OK
@@ -267,6 +271,8 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             if code != OK:
                 break
             continue
+        # Bit 4 is `once`. One bit for all such fields of a message is enough: each message that has any is a oneof, or
+        # has a single one of them.
         odd |= seen & field & 16 != 0
         seen |= field & 16
         kind = field & 15
@@ -275,11 +281,11 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             if code != OK:
                 break
             odd |= kind == TIME and load(data, at - 8) > LAST_TIME
-            if field >> 8:
+            if field >> 8:  # a repeated number that is not packed
                 counts[field >> 8] += 1
             continue
         at, stop, code = _checked_size(data, here + 1, end)
-        if code == OK and stop - at > MAX_FIELD and field & 32 == 0:
+        if code == OK and stop - at > MAX_FIELD and field & 32 == 0:  # bit 5 is `many`
             code = TOO_LARGE
         if code == OK and kind == MESSAGE and depth == MAX_DEPTH:
             code = TOO_DEEP
@@ -300,20 +306,20 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
         else:
             if kind == STRING:
                 ascii_only, controls = scan(data, at, stop)
-                counts[-1] += controls
+                counts[-1] += controls  # JSON writes each as six bytes, so they count as memory
                 odd |= not ascii_only and not is_utf8(data, at, stop)
             at = stop
     return code, here, message, opened[depth, 0], end, odd
 
 
 def check(data: Bytes, tables: Int64s, message: int, counts: Int64s) -> Verdict:
-    """Whether these bytes are a message of this type. `counts`, int64, grows by what is inside: messages by their type,
-    repeated numbers by the name they are counted as, and behind these the control characters of all strings."""
+    """Check whether these bytes are a message of this type. `counts` grows by the content: messages by their type,
+    repeated numbers by the name under which they are counted, and at the end the control characters of all strings."""
     return Verdict(*check_message(data, tables, message, counts))
 
 
 def explain(data: Bytes, messages: Messages, verdict: Verdict) -> str:
-    """What is wrong and where, for a verdict that is not OK."""
+    """Describe a verdict that is not OK: what is wrong, and where."""
     name, known = list(messages.items())[verdict.message]
     where = f"byte {verdict.at}: {name}"
     if verdict.code == WRONG_TYPE:

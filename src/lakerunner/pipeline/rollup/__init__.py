@@ -1,4 +1,4 @@
-"""Points to buckets of rollups, and these to coarser ones. docs/formats/rollups.md says what the rows mean.
+"""Fold points into buckets of rollups, and these into coarser ones (docs/formats/rollups.md).
 
-`job.py` is the Spark job, `work.py` what a task of it does; `fold.py` is the core, which does no I/O.
+`fold.py` is the core, which does no I/O; pipeline/rollup_job.py runs it.
 """

@@ -1,4 +1,4 @@
-"""Columns of a batch as arrays, and arrays as columns.
+"""Convert columns of a batch to numpy arrays, and arrays to columns.
 
 What always holds: a column that a batch lacks is one of nulls. Arrays of Arrow's memory are read, never written.
 """
@@ -12,31 +12,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.model.bucket_columns import values_of
+from lakerunner.model.sketch import column_values
 
 NS_PER_MS = 1_000_000
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """Return the column, None if the batch lacks it."""
     place = batch.schema.get_field_index(name)
     return None if place < 0 else batch.column(place)
 
 
 def read_only(array: Any) -> Any:
-    """As Arrow's arrays are: so kernels are compiled once."""
+    """Return a read-only view, as of Arrow's arrays, so that kernels are compiled for one type only."""
     found = array.view()
     found.flags.writeable = False
     return found
 
 
 def numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
-    """0 where null."""
+    """Return the column's values, 0 where null."""
     found = column(batch, name)
     if found is None:
         return read_only(np.zeros(batch.num_rows, kind))
     if found.null_count:
         found = found.fill_null(pa.scalar(0, found.type)) if not pa.types.is_timestamp(found.type) else _zeroed(found)
-    return values_of(found, kind)
+    return column_values(found, kind)
 
 
 def _zeroed(times: pa.Array) -> pa.Array:
@@ -44,6 +45,7 @@ def _zeroed(times: pa.Array) -> pa.Array:
 
 
 def valid(batch: pa.RecordBatch, name: str) -> Any:
+    """Return which rows are not null."""
     found = column(batch, name)
     if found is None:
         return np.zeros(batch.num_rows, np.bool_)
@@ -53,7 +55,7 @@ def valid(batch: pa.RecordBatch, name: str) -> Any:
 
 
 def texts_are(batch: pa.RecordBatch, name: str, texts: Sequence[str]) -> Any:
-    """Whether the text of each row is one of these; null is none."""
+    """Return whether the text of each row is one of these; false for null."""
     found = column(batch, name)
     if found is None:
         return np.zeros(batch.num_rows, np.bool_)
@@ -66,20 +68,21 @@ def texts_are(batch: pa.RecordBatch, name: str, texts: Sequence[str]) -> Any:
 
 
 def filled(values: Any, where: Any, kind: pa.DataType) -> pa.Array:
-    """An array of this type, null where not `where`. Integers are not negative, whatever their type."""
+    """Return an array of this type, null where not `where`. Integers are never negative, whatever their type."""
     wanted = kind.to_pandas_dtype()
     same = values.view(wanted) if values.dtype.itemsize == kind.bit_width // 8 else values.astype(wanted)
     return pa.array(same, kind, mask=None if where.all() else ~where)
 
 
 def times_array(times_ms: Any, where: Any, kind: pa.DataType) -> pa.Array:
+    """Return an array of times, null where not `where`."""
     if where.all():
         return pa.array(times_ms * NS_PER_MS).view(kind)
     return pa.array(np.where(where, times_ms, 0) * NS_PER_MS, mask=~where).view(kind)
 
 
 def list_array(offsets: Any, values: Any, where: Any, kind: pa.DataType) -> pa.Array:
-    """`offsets` as Arrow has them: list r is values[offsets[r]:offsets[r + 1]]."""
+    """Return an array of lists. `offsets` as in Arrow: list r is values[offsets[r]:offsets[r + 1]]."""
     mask = None if where.all() else pa.array(~where)
     return pa.ListArray.from_arrays(
         pa.array(offsets.astype(np.int32)), pa.array(values, kind.value_type), kind, mask=mask
@@ -87,7 +90,7 @@ def list_array(offsets: Any, values: Any, where: Any, kind: pa.DataType) -> pa.A
 
 
 def buckets_array(low: Any, offsets: Any, counts: Any, where: Any, kind: pa.DataType) -> pa.Array:
-    """One side of exponential histograms, null where not `where`."""
+    """Return one side of exponential histograms, null where not `where`."""
     fields = {field.name: field for field in kind}
     inner = list_array(offsets, counts, np.ones(len(low), np.bool_), fields["counts"].type)
     return pa.StructArray.from_arrays(

@@ -1,9 +1,9 @@
-"""Rows of a finer tier, or raw points, to rows of a rollup.
+"""Fold rows of a finer tier, or raw points, into rows of a rollup.
 
 Comes in: batches in the order of the segments' rows (series after series, each by time; of equal times the one that
 counts last). Goes out: batches of ROLLUPS in the same order, one row for each bucket that holds something. What always
-holds: a bucket's row is the same however the rows are cut into batches; memory is that of a batch, one bucket's rows,
-and that of as many cells as bucket_sketches.py allows.
+holds: a bucket's row is the same however the rows are cut into batches. Memory is that of a batch, one bucket's rows,
+and as many sketch cells as buckets.py allows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.model.bucket_columns import values_of
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
+from lakerunner.model.sketch import column_values
 from lakerunner.model.tier import RAW
 from lakerunner.pipeline.rollup.batch_columns import (
     NS_PER_MS,
@@ -30,25 +30,27 @@ from lakerunner.pipeline.rollup.batch_columns import (
     times_array,
     valid,
 )
-from lakerunner.pipeline.rollup.bucket_sketches import Sketches, sketches_of_buckets, sketches_of_points
 from lakerunner.pipeline.rollup.buckets import (
     HISTOGRAM,
     NEVER,
     NOTHING,
     NUMBER,
     STALE_MARKER,
-    Buckets,
-    cut,
+    BucketValues,
+    Sketches,
+    drop_overwritten,
     empty_buckets,
-    of_buckets,
-    of_points,
-    settle,
+    find_buckets,
+    fold_buckets,
+    fold_points,
+    sketches_of_buckets,
+    sketches_of_points,
 )
 from lakerunner.pipeline.rollup.histograms import OWN, histogram_columns
 from lakerunner.promql.selection.staleness import STALE_BITS
 
 _PREFIX = "chq_rollup_"
-# The columns of numbers, each with its name in Buckets; times are ms there.
+# The columns of numbers, each with its field of Buckets; times are ms there.
 _NUMBERS = {
     _PREFIX + name: name
     for name in ("count", "sum", "sum_error", "min", "max", "first", "last", "reset_sum", "resets", "changes")
@@ -56,23 +58,23 @@ _NUMBERS = {
 _TIMES = {_PREFIX + "first_timestamp": "first_time", _PREFIX + "last_timestamp": "last_time"}
 _STALE, _INCREASE = _PREFIX + "stale_timestamp", _PREFIX + "increase"
 _SKETCH = ("count", "scale", "zero_count", "positive", "negative")
-# What the rows of a bucket do not say themselves.
+# Columns that are computed and not taken from the rows of a bucket.
 _COMPUTED = {"timestamp", "start_timestamp", *_NUMBERS, *_TIMES, _STALE, _INCREASE, *_SKETCH, *OWN}
 _ALWAYS = {"start_timestamp", *_NUMBERS, *_TIMES, _STALE, _INCREASE, *_SKETCH}
-# A tier that has none of these columns has no histograms: those of a sketch alone say nothing.
+# A tier without any of these columns has no histograms; the columns of sketches alone do not show any.
 _OF_HISTOGRAMS = {*OWN, "sum"} - {*_NUMBERS, *_SKETCH}
-_LEFT_OUT = {"exemplars"}  # they stay with their points
+_LEFT_OUT = {"exemplars"}  # only points have them
 _SCHEMA = ROLLUPS.schema
 _NO_RECORDED_VALUE = 1
-_MAY_LACK_A_NUMBER = ("gauge", "sum")  # of OTLP; every other type is known by its columns, or is Prometheus'
-# Of these series, which Prometheus sent itself.
+_MAY_LACK_A_NUMBER = ("gauge", "sum")  # types of OTLP; every other is known by its columns, or is Prometheus'
+# Tells which of these series Prometheus sent itself.
 AsSent = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """From rows of `source` (RAW, or a tier) with this schema to buckets of `target`. `as_sent` is used for raw
-    rows only."""
+    """Fold rows of `source` (RAW, or a tier) with the schema `given` into buckets of `target`. `as_sent` is used for
+    raw rows only."""
 
     source: int
     target: int
@@ -81,7 +83,7 @@ class Fold:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of the buckets: what their points have, and what buckets add to it; then the attributes."""
+        """The schema of the buckets: the columns of their points, those that buckets add, then the attributes."""
         given = set(self.given.names)
         may = set(_ALWAYS)
         if given & ({"count", "float_count"} if self.source == RAW else _OF_HISTOGRAMS):
@@ -94,13 +96,13 @@ class Fold:
         return pa.schema([*own, *(field for field in self.given if "." in field.name)])
 
     def buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of all buckets."""
-        for whole in _uncut(batches, self.target):
+        """Yield the rows of all buckets."""
+        for whole in _align_batches(batches, self.target):
             yield from self._of(whole)
 
     def _of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        times = _times(batch)
-        starts, ends = cut(numbers(batch, "series", np.int64), times, self.target)
+        times = _times_ms(batch)
+        starts, ends = find_buckets(numbers(batch, "series", np.int64), times, self.target)
         folded = self._folded(batch, starts, times)
         if folded.sketches.too_many:
             middle = int(starts[len(ends) // 2])
@@ -115,18 +117,18 @@ class Fold:
         out = empty_buckets(len(starts) - 1)
         if self.source == RAW:
             kinds, values = _kinds_and_values(batch, self.as_sent)
-            settle(starts, times, kinds)
-            of_points(starts, times, values, kinds, out)
+            drop_overwritten(starts, times, kinds)
+            fold_points(starts, times, values, kinds, out)
             return _Folded(starts, kinds, out, sketches_of_points(starts, kinds == NUMBER, values))
         kinds = np.where(valid(batch, _PREFIX + "count"), NUMBER, HISTOGRAM)
-        settle(starts, times, kinds)
-        of_buckets(starts, kinds, _buckets_of(batch), out)
+        drop_overwritten(starts, times, kinds)
+        fold_buckets(starts, kinds, _read_buckets(batch), out)
         return _Folded(starts, kinds, out, sketches_of_buckets(batch, starts, kinds == NUMBER))
 
     def _rows(self, batch: pa.RecordBatch, folded: _Folded, ends: Any, kept: Any) -> pa.RecordBatch:
         buckets = folded.buckets
         if len(kept) < len(ends):
-            buckets, ends = Buckets(*(values[kept] for values in buckets)), ends[kept]
+            buckets, ends = BucketValues(*(values[kept] for values in buckets)), ends[kept]
         everyone = len(kept) == batch.num_rows and bool((buckets.last_row == np.arange(len(kept))).all())
         last = pa.array(buckets.last_row)
         every = np.ones(len(kept), np.bool_)
@@ -140,7 +142,7 @@ class Fold:
         if len(histograms):
             own = histogram_columns(batch, folded.histogram_rows(kept[histograms]), self.source == RAW)
             for name, array in own.items():
-                arrays[name] = _spread(arrays.get(name), array, histograms, len(kept))
+                arrays[name] = _scatter(arrays.get(name), array, histograms, len(kept))
         for field in self.schema:
             if field.name not in arrays:
                 found = None if field.name in _COMPUTED else column(batch, field.name)
@@ -148,28 +150,30 @@ class Fold:
                     arrays[field.name] = pa.nulls(len(kept), field.type)
                 else:
                     arrays[field.name] = found if everyone else found.take(last)
-        return pa.RecordBatch.from_arrays([_typed(arrays[f.name], f.type) for f in self.schema], schema=self.schema)
+        return pa.RecordBatch.from_arrays(
+            [_cast_array(arrays[f.name], f.type) for f in self.schema], schema=self.schema
+        )
 
 
 @dataclass(frozen=True)
 class _Folded:
-    """Buckets of a batch, whose rows start at `starts` and are of these `kinds`."""
+    """The buckets of a batch, whose rows start at `starts` and have these `kinds`."""
 
     starts: Any
     kinds: Any
-    buckets: Buckets
+    buckets: BucketValues
     sketches: Sketches
 
     def histogram_rows(self, buckets: Any) -> list[Any]:
-        """The rows of these buckets that are histograms."""
+        """Return the rows of these buckets that are histograms."""
         rows = ((int(self.starts[one]), int(self.starts[one + 1])) for one in buckets)
         return [begin + np.flatnonzero(self.kinds[begin:end] == HISTOGRAM) for begin, end in rows]
 
 
 def _kinds_and_values(batch: pa.RecordBatch, as_sent: AsSent) -> tuple[Any, Any]:
-    """Return (kinds, values) of raw rows, as PromQL sees points (docs/formats/prometheus.md): a number
-    stands in `value` or `int_value`; a point of OTLP without one is 0; a row that Prometheus sent with neither number
-    nor histogram is no sample, nor is a metadata entry. `as_sent` is called only for series that a row leaves open."""
+    """Return (kinds, values) of raw rows, as PromQL sees points (docs/formats/prometheus.md): a number is in `value` or
+    `int_value`; a point of OTLP without one is 0; a row that Prometheus sent with neither number nor histogram is not a
+    sample, nor is a metadata entry. `as_sent` is called only for series that a row leaves open."""
     is_double, is_int = valid(batch, "value"), valid(batch, "int_value")
     values = numbers(batch, "value", np.float64)
     if is_int.any():
@@ -177,21 +181,21 @@ def _kinds_and_values(batch: pa.RecordBatch, as_sent: AsSent) -> tuple[Any, Any]
     kinds = np.where(is_double | is_int, NUMBER, NOTHING)
     is_histogram = valid(batch, "count") | valid(batch, "float_count")
     kinds[is_histogram] = HISTOGRAM
-    _zero_for_none(batch, kinds, as_sent)
+    _count_bare_as_zero(batch, kinds, as_sent)
     stale = (numbers(batch, "flags", np.uint32) & _NO_RECORDED_VALUE).astype(np.bool_)
-    stale |= (kinds == NUMBER) & _are_stale(values)
+    stale |= (kinds == NUMBER) & _is_stale_marker(values)
     if is_histogram.any():
-        stale |= is_histogram & _are_stale(numbers(batch, "sum", np.float64))
+        stale |= is_histogram & _is_stale_marker(numbers(batch, "sum", np.float64))
     kinds[stale] = STALE_MARKER
     kinds[texts_are(batch, "metric_type", (METADATA_ENTRY,))] = NOTHING
     return kinds, read_only(values)
 
 
-def _are_stale(values: Any) -> Any:
+def _is_stale_marker(values: Any) -> Any:
     return values.view(np.uint64) == np.uint64(STALE_BITS)
 
 
-def _zero_for_none(batch: pa.RecordBatch, kinds: Any, as_sent: AsSent) -> None:
+def _count_bare_as_zero(batch: pa.RecordBatch, kinds: Any, as_sent: AsSent) -> None:
     bare = kinds == NOTHING
     if not bare.any():
         return
@@ -200,7 +204,7 @@ def _zero_for_none(batch: pa.RecordBatch, kinds: Any, as_sent: AsSent) -> None:
         kinds[rows[~as_sent(numbers(batch, "series", np.int64)[rows])]] = NUMBER
 
 
-def _number_columns(buckets: Buckets, delta: Any) -> dict[str, pa.Array]:
+def _number_columns(buckets: BucketValues, delta: Any) -> dict[str, pa.Array]:
     is_number = buckets.histograms == 0
     has_some = is_number & (buckets.count > 0)
     arrays = {}
@@ -218,8 +222,8 @@ def _number_columns(buckets: Buckets, delta: Any) -> dict[str, pa.Array]:
     return arrays
 
 
-def _spread(numbers_: pa.Array | None, histograms: pa.Array, at: Any, count: int) -> pa.Array:
-    """The column in which the buckets `at` have what is in `histograms`, the others what numbers have there."""
+def _scatter(numbers_: pa.Array | None, histograms: pa.Array, at: Any, count: int) -> pa.Array:
+    """Return the column in which the buckets `at` have the values of `histograms`, and the others those of numbers."""
     index = np.arange(count)
     if numbers_ is None:
         where = np.full(count, -1)
@@ -229,11 +233,11 @@ def _spread(numbers_: pa.Array | None, histograms: pa.Array, at: Any, count: int
     return pa.concat_arrays([numbers_, histograms.cast(numbers_.type)]).take(pa.array(index))
 
 
-def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _buckets_of(batch: pa.RecordBatch) -> Buckets:
+def _read_buckets(batch: pa.RecordBatch) -> BucketValues:
     found = empty_buckets(0)._asdict()
     for name, field in _NUMBERS.items():
         kind = np.uint64 if pa.types.is_integer(_SCHEMA.field(name).type) else np.float64
@@ -242,44 +246,44 @@ def _buckets_of(batch: pa.RecordBatch) -> Buckets:
     for name, field in (*_TIMES.items(), (_STALE, "stale_time")):
         found[field] = numbers(batch, name, np.int64) // NS_PER_MS
     found["stale_time"] = np.where(valid(batch, _STALE), found["stale_time"], NEVER)
-    return Buckets(**{name: read_only(values) for name, values in found.items()})
+    return BucketValues(**{name: read_only(values) for name, values in found.items()})
 
 
-def _times(batch: pa.RecordBatch) -> Any:
-    """ms."""
-    return values_of(batch.column("timestamp"), np.int64) // NS_PER_MS
+def _times_ms(batch: pa.RecordBatch) -> Any:
+    """Return the times of the rows in ms."""
+    return column_values(batch.column("timestamp"), np.int64) // NS_PER_MS
 
 
-def _uncut(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches in which all rows of a bucket are together."""
+def _align_batches(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches that have all rows of a bucket together."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
             continue
-        starts, _ = cut(numbers(batch, "series", np.int64), _times(batch), tier)
+        starts, _ = find_buckets(numbers(batch, "series", np.int64), _times_ms(batch), tier)
         begin = 0
         if held:
-            if _bucket(held[-1], -1, tier) == _bucket(batch, 0, tier):
+            if _bucket_key(held[-1], -1, tier) == _bucket_key(batch, 0, tier):
                 begin = int(starts[1])
                 held.append(batch.slice(0, begin))
                 if begin == batch.num_rows:
                     continue
-            yield _joined(held)
+            yield _concat_batches(held)
             held = []
         last = int(starts[-2])
         if last > begin:
             yield batch.slice(begin, last - begin)
         held = [batch.slice(max(last, begin))]
     if held:
-        yield _joined(held)
+        yield _concat_batches(held)
 
 
-def _bucket(batch: pa.RecordBatch, row: int, tier: int) -> tuple[int, int]:
+def _bucket_key(batch: pa.RecordBatch, row: int, tier: int) -> tuple[int, int]:
     one = batch.slice(batch.num_rows - 1 if row < 0 else row, 1)
-    return int(numbers(one, "series", np.int64)[0]), int(-(-_times(one)[0] // tier))
+    return int(numbers(one, "series", np.int64)[0]), int(-(-_times_ms(one)[0] // tier))
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

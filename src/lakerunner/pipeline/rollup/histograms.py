@@ -1,28 +1,144 @@
-"""Buckets of histograms: what the histograms of each become, as columns.
+"""Roll up histograms: join those of each bucket, as columns.
 
-Comes in: a batch of points or of buckets of a finer tier, and which of its rows are the histograms of which bucket.
-Goes out: the columns that such a bucket fills. What always holds: a bucket of one row has that row's columns as they
-are; deltas are added; of cumulative ones the last stands in the columns, the first and the sum of those before resets
-beside it; of others (summaries, gauges, floats) the last stands alone.
+Comes in: a batch of points or of buckets of a finer tier, and the rows that are the histograms of each bucket. Goes
+out: the columns that such a bucket fills. What always holds: a bucket of one row has that row's columns unchanged;
+deltas are added; of cumulative histograms the last is in the columns, the first and the sum of those before resets
+beside it; of others (summaries, gauges, floats) the last alone.
+
+Adding histograms is exact and does not depend on the order, except for the rounding of `sum`, whose error is kept.
+Histogram buckets that do not match (other bounds, another zero threshold, classic and exponential) are dropped: the
+result has only count and sum. Exponential histograms are added at the coarser scale of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.model.bucket_columns import Buckets, Lists, buckets, lists
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
+from lakerunner.model.sketch import BucketColumn, ListColumn, bucket_column, list_column
 from lakerunner.pipeline.rollup.batch_columns import column, numbers, texts_are, valid
-from lakerunner.pipeline.rollup.histogram import CUSTOM_BUCKETS, Histogram, Side
+from lakerunner.series.grouping import add_compensated
+
+CUSTOM_BUCKETS = -53  # Prometheus' scale of histograms that have bounds
+_COUNTS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramSide:
+    """Buckets number `offset` and following of an exponential histogram."""
+
+    offset: int
+    counts: Any
+
+    def coarser(self, by: int) -> HistogramSide:
+        """Join 2^by neighbours each."""
+        if not by:
+            return self
+        places = (np.arange(len(self.counts)) + self.offset) >> by
+        counts = np.zeros(int(places[-1] - places[0]) + 1, np.uint64)
+        np.add.at(counts, places - places[0], self.counts)
+        return HistogramSide(int(places[0]), counts)
+
+    def over(self, low: int, high: int) -> Any:
+        """Return the counts of the buckets `low` to before `high`."""
+        counts = np.zeros(high - low, np.uint64)
+        counts[self.offset - low : self.offset - low + len(self.counts)] = self.counts
+        return counts
+
+
+def _span(one: HistogramSide, other: HistogramSide) -> tuple[int, int]:
+    return min(one.offset, other.offset), max(one.offset + len(one.counts), other.offset + len(other.counts))
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """A classic or exponential histogram. `counts` None: no classic buckets; `scale` None: no exponential ones. A side
+    is None if it has no buckets. `min`, `max` and `sum` are None if unknown."""
+
+    count: int
+    sum: float | None = None
+    sum_error: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    bounds: Any = None
+    counts: Any = None
+    scale: int | None = None
+    zero_count: int = 0
+    zero_threshold: float = 0.0
+    positive: HistogramSide | None = None
+    negative: HistogramSide | None = None
+
+    def plus(self, other: Histogram) -> Histogram:
+        total, lost = None, 0.0
+        if self.sum is not None and other.sum is not None:
+            total, lost = add_compensated(other.sum, self.sum, self.sum_error)
+            lost = 0.0 if np.isinf(total) else lost + other.sum_error
+        least = None if self.min is None or other.min is None else _least(self.min, other.min)
+        most = None if self.max is None or other.max is None else -_least(-self.max, -other.max)
+        whole = Histogram((self.count + other.count) & _COUNTS, total, float(lost), least, most)
+        if self.scale is not None and other.scale is not None and self.zero_threshold == other.zero_threshold:
+            return replace(whole, **self._exponential_sum(self.scale, other, other.scale))
+        if self._same_bounds(other):
+            return replace(whole, bounds=self.bounds, counts=self.counts + other.counts)
+        return whole
+
+    def _same_bounds(self, other: Histogram) -> bool:
+        if self.counts is None or other.counts is None or len(self.counts) != len(other.counts):
+            return False
+        return bool(np.array_equal(self.bounds, other.bounds))
+
+    def _exponential_sum(self, scale: int, other: Histogram, others: int) -> dict[str, Any]:
+        coarse = min(scale, others)
+        sides: dict[str, HistogramSide | None] = {}
+        for name in ("positive", "negative"):
+            one, two = getattr(self, name), getattr(other, name)
+            one = one and one.coarser(scale - coarse)
+            two = two and two.coarser(others - coarse)
+            sides[name] = _side_sum(one, two) if one and two else one or two
+        zeros = (self.zero_count + other.zero_count) & _COUNTS
+        return {"scale": coarse, "zero_count": zeros, "zero_threshold": self.zero_threshold, **sides}
+
+    def falls_to(self, later: Histogram) -> bool:
+        """Return whether a cumulative histogram was reset between this one and `later`: one of its counts has
+        decreased. Histogram buckets that do not match are not compared."""
+        if later.count < self.count:
+            return True
+        if self._same_bounds(later):
+            return bool((later.counts < self.counts).any())
+        if self.scale is None or later.scale is None or self.zero_threshold != later.zero_threshold:
+            return False
+        if later.zero_count < self.zero_count:
+            return True
+        coarse = min(self.scale, later.scale)
+        for name in ("positive", "negative"):
+            one, two = getattr(self, name), getattr(later, name)
+            if one is None:
+                continue
+            one = one.coarser(self.scale - coarse)
+            two = two.coarser(later.scale - coarse) if two else HistogramSide(one.offset, one.counts[:0])
+            span = _span(one, two)
+            if (two.over(*span) < one.over(*span)).any():
+                return True
+        return False
+
+
+def _least(one: float, other: float) -> float:
+    return other if other < one or np.isnan(one) else one
+
+
+def _side_sum(one: HistogramSide, other: HistogramSide) -> HistogramSide:
+    low, high = _span(one, other)
+    return HistogramSide(low, one.over(low, high) + other.over(low, high))
+
 
 _SUM_ERROR, _RESETS = "chq_rollup_sum_error", "chq_rollup_resets"
 _PLAIN = ("count", "sum", "min", "max", "bounds", "bucket_counts", "scale", "zero_count", "zero_threshold")
-# What deltas are added in.
+# The columns in which deltas are added.
 _ADDED = (*_PLAIN, "positive", "negative", _SUM_ERROR)
 OWN = (
     *_ADDED,
@@ -34,28 +150,28 @@ _STRUCT = _SCHEMA.field(FIRST_HISTOGRAM).type
 
 
 @dataclass(frozen=True)
-class _Result:
+class _JoinedHistogram:
     """What a bucket of several rows holds beside its last row."""
 
-    whole: Histogram | None = None  # of deltas
-    resets: int | None = None  # of cumulative ones
+    whole: Histogram | None = None  # the sum of deltas
+    resets: int | None = None  # for cumulative ones
     reset: Histogram | None = None
 
 
 def histogram_columns(batch: pa.RecordBatch, rows: Sequence[Any], raw: bool) -> dict[str, pa.Array]:
-    """`rows` are the numbers of the rows of each bucket, at least one each."""
-    source = _Source(batch, raw)
+    """Return the columns of the buckets; `rows` are the row numbers of each, at least one each."""
+    source = _HistogramBatch(batch, raw)
     count = batch.num_rows
     last = np.array([some[-1] for some in rows], np.int64)
     first = np.array([some[0] for some in rows], np.int64)
     several = [number for number, some in enumerate(rows) if len(some) > 1]
     results = {number: source.joined(rows[number]) for number in several}
-    columns = {name: _taken(batch, name, last) for name in OWN if name not in (_RESETS, FIRST_HISTOGRAM)}
+    columns = {name: _take_column(batch, name, last) for name in OWN if name not in (_RESETS, FIRST_HISTOGRAM)}
     deltas = [number for number, result in results.items() if result.whole is not None]
     if deltas:
         index = last.copy()
         index[deltas] = count + np.arange(len(deltas))
-        values = [_row(whole) for number in deltas if (whole := results[number].whole)]
+        values = [_column_values(whole) for number in deltas if (whole := results[number].whole)]
         for name in _ADDED:
             more = pa.array([value[name] for value in values], _type(batch, name))
             columns[name] = pa.concat_arrays([_column(batch, name), more]).take(pa.array(index))
@@ -68,7 +184,7 @@ def histogram_columns(batch: pa.RecordBatch, rows: Sequence[Any], raw: bool) -> 
     if several:
         index = last.copy()
         index[several] = count + np.arange(len(several))
-        more = pa.array([_struct(results[number].reset) for number in several], _STRUCT)
+        more = pa.array([_struct_value(results[number].reset) for number in several], _STRUCT)
         columns[RESET_HISTOGRAM] = pa.concat_arrays([_column(batch, RESET_HISTOGRAM), more]).take(pa.array(index))
     return columns
 
@@ -82,17 +198,17 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pa.nulls(batch.num_rows, _SCHEMA.field(name).type) if found is None else found
 
 
-def _taken(batch: pa.RecordBatch, name: str, rows: Any) -> pa.Array:
+def _take_column(batch: pa.RecordBatch, name: str, rows: Any) -> pa.Array:
     found = column(batch, name)
     return pa.nulls(len(rows), _SCHEMA.field(name).type) if found is None else found.take(pa.array(rows))
 
 
-class _Source:
+class _HistogramBatch:
     """The histograms of a batch."""
 
     def __init__(self, batch: pa.RecordBatch, raw: bool) -> None:
         self._batch = batch
-        self._last = Columns(batch.num_rows, {name: column(batch, name) for name in _ADDED})
+        self._last = _HistogramColumns(batch.num_rows, {name: column(batch, name) for name in _ADDED})
         whole = ~valid(batch, "float_count")
         of_type = texts_are(batch, "metric_type", ("histogram", "exponential_histogram"))
         self.delta = whole & of_type & texts_are(batch, "temporality", ("delta",))
@@ -106,20 +222,22 @@ class _Source:
         self._first = self._parts(FIRST_HISTOGRAM, self._has_first)
         self._reset = self._parts(RESET_HISTOGRAM, self._has_reset)
 
-    def _parts(self, name: str, there: Any) -> Columns:
+    def _parts(self, name: str, there: Any) -> _HistogramColumns:
         if not there.any():
             return self._last
         found = self._batch.column(name)
-        return Columns(len(found), dict(zip((field.name for field in found.type), found.flatten(), strict=True)))
+        return _HistogramColumns(
+            len(found), dict(zip((field.name for field in found.type), found.flatten(), strict=True))
+        )
 
-    def joined(self, rows: Any) -> _Result:
+    def joined(self, rows: Any) -> _JoinedHistogram:
         if self.delta[rows].all():
             whole = self._last.at(rows[0])
             for row in rows[1:].tolist():
                 whole = whole.plus(self._last.at(row))
-            return _Result(whole)
+            return _JoinedHistogram(whole)
         if not self.cumulative[rows].all():
-            return _Result()
+            return _JoinedHistogram()
         resets, fallen = 0, []
         for place, row in enumerate(rows.tolist()):
             if place:
@@ -133,13 +251,13 @@ class _Source:
         reset = fallen[0] if fallen else None
         for more in fallen[1:]:
             reset = more if reset is None else reset.plus(more)
-        return _Result(None, resets, reset)
+        return _JoinedHistogram(None, resets, reset)
 
     def _first_of(self, row: int) -> Histogram:
         return (self._first if self._has_first[row] else self._last).at(row)
 
     def firsts(self, rows: Any, known: Any, alone: Any) -> pa.Array:
-        """The first histogram of each bucket, null where the bucket has no other or is not cumulative."""
+        """Return the first histogram of each bucket, null if the bucket has no other or is not cumulative."""
         batch = self._batch
         count = batch.num_rows
         has = self._has_first[rows]
@@ -151,7 +269,7 @@ class _Source:
         return both.take(pa.array(index, mask=~there))
 
 
-class Columns:
+class _HistogramColumns:
     """Histograms in columns."""
 
     def __init__(self, rows: int, arrays: Mapping[str, pa.Array | None]) -> None:
@@ -161,9 +279,11 @@ class Columns:
         )
         self._rows = rows
         self._numbers = {name: self._read(name, kind) for name, kind in _SINGLE.items()}
-        self._bounds = lists(arrays.get("bounds"), rows, np.float64)
-        self._counts: Lists = lists(arrays.get("bucket_counts"), rows, np.uint64)
-        self._sides: dict[str, Buckets] = {name: buckets(arrays.get(name), rows) for name in ("positive", "negative")}
+        self._bounds = list_column(arrays.get("bounds"), rows, np.float64)
+        self._counts: ListColumn = list_column(arrays.get("bucket_counts"), rows, np.uint64)
+        self._sides: dict[str, BucketColumn] = {
+            name: bucket_column(arrays.get(name), rows) for name in ("positive", "negative")
+        }
 
     def _read(self, name: str, kind: Any) -> tuple[Any, Any]:
         if name not in self._plain.schema.names:
@@ -195,10 +315,10 @@ class Columns:
             return Histogram(count, sum_error=error, **whole)
         return Histogram(count, sum_error=error, bounds=self._bounds[row], counts=counts, **whole)
 
-    def _side(self, name: str, row: int) -> Side | None:
+    def _side(self, name: str, row: int) -> HistogramSide | None:
         side = self._sides[name]
         counts = side.counts[row]
-        return Side(int(side.offset[row]), counts) if len(counts) else None
+        return HistogramSide(int(side.offset[row]), counts) if len(counts) else None
 
 
 _SINGLE = {
@@ -208,8 +328,8 @@ _SINGLE = {
 }
 
 
-def _row(whole: Histogram) -> dict[str, Any]:
-    """The columns of a histogram that was added."""
+def _column_values(whole: Histogram) -> dict[str, Any]:
+    """Return the columns of a histogram that is a sum."""
     exponential = whole.scale is not None
     return {
         "count": whole.count,
@@ -227,12 +347,12 @@ def _row(whole: Histogram) -> dict[str, Any]:
     }
 
 
-def _struct(whole: Histogram | None) -> dict[str, Any] | None:
+def _struct_value(whole: Histogram | None) -> dict[str, Any] | None:
     if whole is None:
         return None
-    values = _row(whole)
+    values = _column_values(whole)
     return {field.name: values[field.name] for field in _STRUCT}
 
 
-def _side_value(side: Side | None) -> dict[str, Any] | None:
+def _side_value(side: HistogramSide | None) -> dict[str, Any] | None:
     return None if side is None else {"offset": side.offset, "counts": side.counts, "float_counts": None}

@@ -1,1 +1,1 @@
-"""Arrow in, Arrow out: what happens to rows between reading and writing."""
+"""The steps between reading and writing: frames of rows in, rows or Arrow arrays out."""

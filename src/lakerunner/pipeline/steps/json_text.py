@@ -1,4 +1,4 @@
-"""Typed JSON (model/typed_json.py) written from checked OTLP bytes, in jitted code.
+"""Write typed JSON (model/typed_json.py) from checked OTLP bytes, in jitted code.
 
 Comes in: values as (kind, at, size). Goes out: their text. No value's text is longer than `room` of its size.
 """
@@ -33,7 +33,7 @@ _CLOSE = _bytes('"}')
 _WRAPPERS = tuple(_bytes(name) for name in WRAPPERS)
 _HEX = _bytes("0123456789abcdef")
 _BASE64 = _bytes("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
-# What stands behind the backslash for a byte of a string: 0 for a plain byte, "u" for \u00XX.
+# What follows the backslash for a byte of a string: 0 for a plain byte, "u" for \u00XX.
 _ESCAPE = np.zeros(256, np.uint8)
 _ESCAPE[:32] = ord("u")
 for _byte, _sign in zip(b'\b\t\n\f\r"\\', b'btnfr"\\', strict=True):
@@ -45,14 +45,14 @@ _NEXT, _END, _IS_MAP, _IS_WRAPPED, _HAS_MEMBER = range(5)
 
 
 def stack() -> Any:
-    """Working room for `put_value`, to be used again and again."""
+    """Return reusable working memory for `put_value`."""
     return np.zeros((5, MAX_DEPTH), np.int64)
 
 
 @njit(cache=True)
 def room(size: Any) -> Any:
-    """The most bytes that the text of a value of this size takes: a control character takes six, and the smallest
-    members, such as an empty bytes value, take less than that per byte."""
+    """Return the most bytes that the text of a value of this size takes: a control character takes six, and the
+    smallest members, such as an empty bytes value, take less than that per byte."""
     return 6 * size + 32
 
 
@@ -113,7 +113,7 @@ def _put_double(bits: Any, out: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def _put_scalar(data: Any, value: Any, out: Any, at: Any) -> Any:
-    """Any value that is not a container; `value` is (kind, at, size)."""
+    """Write a value that is not a container; `value` is (kind, at, size)."""
     kind, start, size = value
     if kind == STRING:
         return _put_string(data, start, start + size, out, at)
@@ -134,7 +134,7 @@ def _put_scalar(data: Any, value: Any, out: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def _read_pair(data: Any, at: Any, end: Any) -> Any:
-    """((kind, at, size) of the value, start, end of the key) of the KeyValue that these bytes are."""
+    """Return ((kind, at, size) of the value, start, end of the key) of the KeyValue in these bytes."""
     key_at, key_end = at, at
     value = (np.int64(NULL), at, np.int64(0))
     while at < end:
@@ -151,7 +151,7 @@ def _read_pair(data: Any, at: Any, end: Any) -> Any:
 
 @njit(cache=True)
 def _next_member(data: Any, at: Any, end: Any) -> Any:
-    """(start, end) of the next member of a list; start is -1 if there is none."""
+    """Return (start, end) of the next member of a list; start is -1 if there is none."""
     while at < end:
         if data[at] == _FIRST:
             return read_size(data, at + 1)
@@ -161,7 +161,8 @@ def _next_member(data: Any, at: Any, end: Any) -> Any:
 
 @njit(cache=True)
 def _looks_wrapped(data: Any, at: Any, end: Any) -> Any:
-    """Whether a kvlist is one pair whose key is the name of a wrapper."""
+    """Return whether a kvlist is one pair whose key is the name of a wrapper: it is then wrapped itself, to stay
+    distinct."""
     start, stop = _next_member(data, at, end)
     if start < 0 or _next_member(data, stop, end)[0] >= 0:
         return False
@@ -190,7 +191,8 @@ def _open(data: Any, value: Any, level: Any, out: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def put_value(data: Any, value: Any, out: Any, at: Any, levels: Any) -> Any:
-    """Write the typed JSON of (kind, at, size); the position behind it. `levels` comes from `stack`."""
+    """Write the typed JSON of (kind, at, size); return the position after it. `levels` comes from `stack`, in place of
+    recursion."""
     depth = -1
     while True:
         if value[0] == ARRAY or value[0] == KVLIST:

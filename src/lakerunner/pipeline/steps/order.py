@@ -1,8 +1,8 @@
-"""Which rows make a segment, and in what order they stand in it.
+"""Split rows into segments, and sort them.
 
-A segment holds the rows of one UTC hour, sorted by the signal's `sort_by`; rows that are equal in that stand in the
-order of the input. Where more than MAX_HOURS different hours come at once (a replay of old files), neighbours share a
-segment. Its row groups are runs of these rows.
+A segment holds the rows of one UTC hour, sorted by the signal's `sort_by`; rows that are equal in it stay in input
+order. If more than MAX_HOURS different hours come at once (a replay of old files), neighbours share a segment. Its row
+groups are runs of these rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakerunner.model.signal import SignalSpec
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.memory import load, tail
 from lakerunner.pipeline.read.names import names_for, number_all, slices_of_names
-from lakerunner.pipeline.read.rows import Coded, Numbers, Rows, Texts
+from lakerunner.pipeline.read.rows import CodedColumn, NumberColumn, Rows, TextColumn
 from lakerunner.pipeline.read.walk import BYTES
 from lakerunner.pipeline.steps.take import Slices, slices_array
 
@@ -27,8 +27,8 @@ ROW_GROUP_BYTES = 32 << 20  # of input; reached only where rows are large
 
 
 def split_and_sort(rows: Rows, spec: SignalSpec) -> list[Any]:
-    """The row numbers of each segment in their order; the segments in the order of time."""
-    hours = rows.column("timestamp", Numbers).values // HOUR_NS
+    """Return the row numbers of each segment in their order; the segments in the order of time."""
+    hours = rows.column("timestamp", NumberColumn).values // HOUR_NS
     distinct, group = np.unique(hours, return_inverse=True)
     if len(distinct) > MAX_HOURS:
         group = np.minimum(np.arange(len(distinct)) * MAX_HOURS // len(distinct), MAX_HOURS - 1)[group]
@@ -40,7 +40,7 @@ def split_and_sort(rows: Rows, spec: SignalSpec) -> list[Any]:
 
 
 def row_groups(order: Any, sizes: Any, most: int) -> list[Any]:
-    """The row numbers of each row group of a segment, `most` at a time; `sizes` are the rows' bytes of input."""
+    """Return the row numbers of each row group of a segment, `most` at a time; `sizes` are the rows' bytes of input."""
     ends = np.cumsum(sizes, dtype=np.int64)
     groups, start = [], 0
     while start < len(order):
@@ -53,17 +53,17 @@ def row_groups(order: Any, sizes: Any, most: int) -> list[Any]:
 
 
 def _sort_key(rows: Rows, name: str) -> Any:
-    """Numbers that order the rows as this column does; texts by their bytes."""
+    """Return numbers that order the rows as this column does; texts by their bytes."""
     column = rows.columns[name]
     match column:
-        case Numbers(values, None, None):
+        case NumberColumn(values, None, None):
             return values
-        case Coded(codes, values, owner):
+        case CodedColumn(codes, values, owner):
             rank = np.empty(len(values), np.int64)
             rank[pc.sort_indices(values).to_numpy()] = np.arange(len(values))
             by_code = rank[codes]
             return _narrow(by_code if owner is None else by_code[owner])
-        case Texts(_, at, size, False):
+        case TextColumn(_, at, size, False):
             names = names_for(len(at))
             codes = number_all(rows.data, at, size, names)
             return _narrow(_rank(rows.data, *slices_of_names(names))[codes])
@@ -72,7 +72,7 @@ def _sort_key(rows: Rows, name: str) -> Any:
 
 
 def _rank(data: Any, at: Any, size: Any) -> Any:
-    """The place of each of these texts, which are all different, in the order of their bytes."""
+    """Return the rank of each of these texts, which are all different, in the order of their bytes."""
     order: Any
     if size.max(initial=0) > 16:
         order = pc.sort_indices(slices_array(Slices(BYTES, at, size), data, pa.binary())).to_numpy()
@@ -80,7 +80,7 @@ def _rank(data: Any, at: Any, size: Any) -> Any:
         high, low = _words(data, at, size).byteswap()
         order = np.argsort(high)
         if (high[order[1:]] == high[order[:-1]]).any():
-            # Zeros stand behind what is shorter than two words: of equal words the shorter text is a prefix.
+            # Texts shorter than two words are padded with zeros: of equal words the shorter text is a prefix.
             order = np.lexsort((size, low, high))
     rank: Any = np.empty(len(at), np.int64)
     rank[order] = np.arange(len(at))
@@ -89,7 +89,8 @@ def _rank(data: Any, at: Any, size: Any) -> Any:
 
 @njit(cache=True)
 def _words(data: Any, at: Any, size: Any) -> Any:
-    """The first eight bytes of each text and the eight behind them, as numbers that compare as the bytes do."""
+    """Return the first eight bytes of each text and the next eight, as numbers; after a byte swap they compare as
+    bytes."""
     words = np.zeros((2, len(at)), np.uint64)
     for row in range(len(at)):
         for word in range(2):
@@ -100,5 +101,5 @@ def _words(data: Any, at: Any, size: Any) -> Any:
 
 
 def _narrow(key: Any) -> Any:
-    """The same key in 16 bits if it fits: such keys sort in linear time."""
+    """Return the same key in 16 bits if it fits: numpy sorts such keys in linear time (radix sort)."""
     return key.astype(np.uint16) if key.max(initial=0) < 1 << 16 else key

@@ -1,8 +1,8 @@
 """Facts about the series of a segment that ingest makes, from the rows as they were read.
 
-Comes in: the segment's rows and their order. Goes out: the names by which Prometheus knows the series' metrics, worked
-out once for each different metric, and the labels and resource of each series, worked out once for each different set
-of attributes (pipeline/sides/series_table.py has the file).
+Comes in: the segment's rows and their order. Goes out: the Prometheus names of the series' metrics, computed once for
+each distinct metric, and the labels and resource of each series, computed once for each distinct set of attributes
+(pipeline/segment/series_files.py writes the file).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from lakerunner.model.prometheus import (
     metric_name,
 )
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE
-from lakerunner.pipeline.arrays import CODED_TEXT
 from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.names import texts_of
-from lakerunner.pipeline.read.rows import Attached, Coded, Numbers, Rows
+from lakerunner.pipeline.read.rows import Attached, CodedColumn, NumberColumn, Rows
 from lakerunner.pipeline.read.walk import STRING
-from lakerunner.pipeline.steps.message import plain_texts
+from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT
+from lakerunner.pipeline.steps.record_columns import plain_texts
 from lakerunner.pipeline.steps.take import Slices, coded_texts, flattened, slices_array
 
-# As sides.series_table.LABELS, of codes: what many series share is not repeated for each of them.
+# As series_files.LABELS, in codes: texts that many series share are not repeated for each of them.
 _CODED_LABELS = pa.list_(pa.struct([("name", CODED_TEXT), ("escaped", CODED_TEXT), ("value", CODED_TEXT)]))
 
 
 @dataclass(frozen=True)
 class RowSeries:
-    """`order` has the numbers of the segment's rows in their order."""
+    """Facts from rows; `order` has the numbers of the segment's rows in their order."""
 
     rows: Rows
     order: Any
@@ -50,7 +50,9 @@ class RowSeries:
     def of(self, series: pa.Table) -> pa.Table:
         rows, chosen = self.rows, self.order[series.column("first_row").to_numpy()]
         name, escaped = _prometheus_names(rows, chosen)
-        own, resource = (_Texts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE))
+        own, resource = (
+            _AttributeTexts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE)
+        )
         return pa.table(
             {
                 "prometheus_name": name,
@@ -63,11 +65,11 @@ class RowSeries:
 
 
 def _prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
-    """The names of these rows' metrics in UTF-8 form and in escaped form; null where there is no escaped one, and both
-    for what is no metric."""
+    """Return the names of these rows' metrics in UTF-8 form and in escaped form; null if there is no escaped one, and
+    both for rows that are not metrics."""
     if rows.prometheus:
-        return _own_names(rows, chosen)
-    columns = [rows.column(name, Coded) for name in ("metric_name", "unit", "metric_type")]
+        return _sent_names(rows, chosen)
+    columns = [rows.column(name, CodedColumn) for name in ("metric_name", "unit", "metric_type")]
     codes = [_codes(column, chosen) for column in columns]
     codes.append(_is_monotonic(rows, chosen))
     combined = np.zeros(len(chosen), np.int64)
@@ -83,31 +85,31 @@ def _prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
     return coded_texts(place, pa.array(names, pa.string())), coded_texts(place, pa.array(escaped, pa.string()))
 
 
-def _own_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
-    """The names as Prometheus sent them."""
-    names, types = (rows.column(name, Coded) for name in ("metric_name", "metric_type"))
+def _sent_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
+    """Return the names as Prometheus sent them."""
+    names, types = (rows.column(name, CodedColumn) for name in ("metric_name", "metric_type"))
     is_entry = pc.equal(types.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)
     codes = np.where(is_entry[_codes(types, chosen)], -1, _codes(names, chosen))
     escaped = pa.array([escaped_own_name(name) for name in names.values.to_pylist()], pa.string())
     return coded_texts(codes, names.values), coded_texts(codes, escaped)
 
 
-def _codes(column: Coded, chosen: Any) -> Any:
+def _codes(column: CodedColumn, chosen: Any) -> Any:
     return column.codes[chosen if column.owner is None else column.owner[chosen]]
 
 
 def _is_monotonic(rows: Rows, chosen: Any) -> Any:
     if "monotonic" not in rows.columns:
         return np.zeros(len(chosen), np.int64)
-    column = rows.column("monotonic", Numbers)
+    column = rows.column("monotonic", NumberColumn)
     said = column.values if column.valid is None else column.values & column.valid
     return said[chosen if column.owner is None else column.owner[chosen]].astype(np.int64)
 
 
-class _Texts:
-    """The attributes of one scope of some rows, each owner's once, as plain texts sorted by key. Row r of these has
-    those of owner `place[r]`. Attributes without text are left out, as Prometheus knows no empty label; equal keys of
-    one owner become one, their texts joined by `;`."""
+class _AttributeTexts:
+    """The attributes of one scope of some rows, each owner's once, as plain texts sorted by key. Row r has those of
+    owner `place[r]`. Attributes without text are left out, as Prometheus has no empty labels; equal keys of one owner
+    become one, their texts joined by `;`."""
 
     def __init__(self, attached: Attached, data: Any, chosen: Any) -> None:
         owners, self.place = np.unique(attached.owners_of(chosen), return_inverse=True)
@@ -139,7 +141,7 @@ class _Texts:
         self.owner, self.key, self.texts = self.owner[~again], self.key[~again], pa.array(joined, pa.string())
 
     def value_of(self, name: str) -> pa.Array:
-        """The text of this key for each owner, null where it has none."""
+        """Return the text of this key for each owner, null if it has none."""
         if name not in self.names:
             return pa.nulls(self.owners, pa.string())
         found = np.flatnonzero(self.key == self.names.index(name))
@@ -148,14 +150,14 @@ class _Texts:
         return self.texts.take(pa.array(position, mask=position < 0))
 
     def lists(self, escape: Callable[[str], str] = escaped_label_name) -> pa.Array:
-        """One list of labels for each row."""
+        """Return one list of labels for each row."""
         first = np.searchsorted(self.owner, np.arange(self.owners + 1))
-        items, offsets = _spread(first[:-1], np.diff(first), self.place)
+        items, offsets = _repeat_lists(first[:-1], np.diff(first), self.place)
         return _label_lists(offsets, self.names, self.key[items], coded_texts(items, self.texts), escape)
 
 
 def _value_texts(data: Any, values: Any) -> pa.Array:
-    """The plain text of each value."""
+    """Return the plain text of each value."""
     is_text = values["kind"] == STRING
     strings, others = np.flatnonzero(is_text), np.flatnonzero(~is_text)
     at, size = (np.ascontiguousarray(values[field][strings]) for field in ("at", "size"))
@@ -169,15 +171,15 @@ def _value_texts(data: Any, values: Any) -> pa.Array:
     return pa.concat_arrays(found).take(pa.array(position))
 
 
-def _labels(own: _Texts, resource: _Texts) -> pa.Array:
-    """Each series' own attributes with job and instance, which its resource gives it and which win over attributes of
+def _labels(own: _AttributeTexts, resource: _AttributeTexts) -> pa.Array:
+    """Return each series' own attributes with job and instance, which come from its resource and win over attributes of
     the same name."""
     names = sorted({*own.names, JOB, INSTANCE}, key=str.encode)
     number_of = {name: number for number, name in enumerate(names)}
     number = np.array([number_of[name] for name in own.names], np.int64)
     sizes = np.bincount(own.owner, minlength=own.owners)
     starts = np.append(0, np.cumsum(sizes))[:-1]
-    item, offsets = _spread(starts, sizes, own.place)
+    item, offsets = _repeat_lists(starts, sizes, own.place)
     series = np.repeat(np.arange(len(own.place)), np.diff(offsets))
     name, job = resource.value_of(SERVICE_NAME), resource.value_of(SERVICE_NAMESPACE)
     given = {
@@ -203,8 +205,8 @@ def _labels(own: _Texts, resource: _Texts) -> pa.Array:
     return _label_lists(offsets, names, key[order], texts_in_order, escaped_label_name)
 
 
-def _spread(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
-    """(items, offsets) of lists that start there and are so long, one for each place."""
+def _repeat_lists(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
+    """Return (items, offsets) of lists with these starts and sizes, one for each place."""
     offsets = np.append(0, np.cumsum(sizes[place]))
     items = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts[place], sizes[place])
     return items, offsets

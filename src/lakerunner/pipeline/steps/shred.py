@@ -1,9 +1,9 @@
-"""Attributes into columns: which keys of a segment get one, and where the values for them stand.
+"""Shred attributes into columns: choose the keys of a segment that get one, and find their values.
 
-Comes in: the attributes of one scope and which of their owners have rows in the segment. Goes out: a `Plan` for the
-segment and, for a run of owners, the slices of each column and what is left for the map column. A value is in exactly
-one of both. Only the first of several equal keys of an owner may go to a column, so the order among them is kept. The
-rules are those of docs/formats/attributes.md.
+Comes in: the attributes of one scope, and which of their owners have rows in the segment. Goes out: a `ShredPlan` for
+the segment and, for a run of owners, the slices of each column and what remains for the map column. A value is in
+exactly one of both. Only the first of several equal keys of an owner may go to a column, so that their order is kept.
+docs/formats/attributes.md states the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers
+from lakerunner.pipeline.read.rows import Attached, CodedColumn, Column, NumberColumn
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.steps.take import Slices, code_slices, numbers_of
 
@@ -39,9 +39,9 @@ _TEXTUAL = (STRING, ARRAY, KVLIST, BYTES)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Column i holds the values of kind `kinds[i]` of key `keys[i]`; keys are sorted. `slot` gives the column of each
-    interned key, or -1. `present` numbers the keys that occur in the segment at all."""
+class ShredPlan:
+    """The columns of a scope. Column i holds the values of kind `kinds[i]` of key `keys[i]`; keys are sorted. `slot`
+    has the column of each interned key, or -1. `present` are the numbers of the keys that occur in the segment."""
 
     keys: tuple[str, ...]
     kinds: Any
@@ -53,17 +53,18 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Some owners' values: the slices of each column of the plan, and the numbers of those that the map gets, which for
-    owner j of these are rest[rest_first[j]:rest_first[j + 1]]."""
+class ShreddedValues:
+    """Some owners' values: the slices of each column of the plan, and the numbers of the values for the map: owner j of
+    these has rest[rest_first[j]:rest_first[j + 1]]."""
 
     columns: tuple[Slices, ...]
     rest: Any
     rest_first: Any
 
 
-def plan_columns(attached: Attached, data: Any, owners: Any, rows_of: Any, least_rows: int) -> Plan:
-    """The columns for these owners, which have `rows_of` rows each; a key needs `least_rows` rows to get one."""
+def plan_columns(attached: Attached, data: Any, owners: Any, rows_of: Any, least_rows: int) -> ShredPlan:
+    """Plan the columns for these owners, which have `rows_of` rows each; a key needs `least_rows` rows to get a
+    column."""
     known = int(attached.keys["size"][0])
     counts = _count_kinds(attached.values, attached.first, owners, rows_of, known)
     rows, best = counts.sum(axis=1), counts[:, 1:].argmax(axis=1) + 1
@@ -72,13 +73,13 @@ def plan_columns(attached: Attached, data: Any, owners: Any, rows_of: Any, least
     numbers = np.array([number for _, number in chosen], np.int64)
     slot = np.full(known, -1, np.int32)
     slot[numbers] = np.arange(len(numbers), dtype=np.int32)
-    return Plan(tuple(key for key, _ in chosen), best[numbers], slot, np.flatnonzero(rows))
+    return ShredPlan(tuple(key for key, _ in chosen), best[numbers], slot, np.flatnonzero(rows))
 
 
 def _choose(keys: Any, data: Any, frequent: Any, rows: Any) -> list[tuple[str, int]]:
-    """(key, number) of the most frequent of these keys, sorted by key. Left out are keys that cannot name a column: too
-    long, with a NUL, the path of a map's leaf, or equal but for case to a more frequent one, which SQL engines would
-    take for the same."""
+    """Return (key, number) of the most frequent of these keys, sorted by key. Keys that cannot name a column are left
+    out: too long, with a NUL, the path of a map's leaf, or equal but for case to a more frequent one, which SQL engines
+    would take for the same."""
     ranked = []
     for number in frequent.tolist():
         name = keys[number + 1]
@@ -93,32 +94,32 @@ def _choose(keys: Any, data: Any, frequent: Any, rows: Any) -> list[tuple[str, i
     return sorted(chosen.values())
 
 
-def place(attached: Attached, plan: Plan, owners: Any) -> Placed:
-    """The values of these owners, in their order."""
+def shred_values(attached: Attached, plan: ShredPlan, owners: Any) -> ShreddedValues:
+    """Return the values of these owners, in their order."""
     at, size, rest, rest_first = _place(attached.values, attached.first, owners, plan.slot, plan.kinds)
     kinds = plan.kinds.tolist()
-    return Placed(tuple(Slices(kind, at[i], size[i]) for i, kind in enumerate(kinds)), rest, rest_first)
+    return ShreddedValues(tuple(Slices(kind, at[i], size[i]) for i, kind in enumerate(kinds)), rest, rest_first)
 
 
-def owned_columns(placed: Placed, data: Any, owners: Any, everyone: int, owner: Any) -> list[Column]:
-    """The columns of the placed owners as Columns of rows, by way of the owner of each row, one of `everyone`."""
+def owned_columns(placed: ShreddedValues, data: Any, owners: Any, everyone: int, owner: Any) -> list[Column]:
+    """Return the columns of the shredded owners as Columns of rows, by the owner of each row, one of `everyone`."""
     columns: list[Column] = []
     for slices in placed.columns:
         if slices.kind in _TEXTUAL:
             codes = np.full(everyone, -1, np.int32)
             codes[owners], values = code_slices(slices, data, COLUMN_TYPES[slices.kind][1])
-            columns.append(Coded(codes, values, owner))
+            columns.append(CodedColumn(codes, values, owner))
         else:
             values = numbers_of(slices, data)
             spread, valid = np.zeros(everyone, values.dtype), np.zeros(everyone, np.bool_)
             spread[owners], valid[owners] = values, slices.at >= 0
-            columns.append(Numbers(spread, valid, owner))
+            columns.append(NumberColumn(spread, valid, owner))
     return columns
 
 
 @njit(cache=True)
 def _count_kinds(values: Any, first: Any, owners: Any, rows_of: Any, known: Any) -> Any:
-    """Rows per key and kind, counting the first of several equal keys of an owner."""
+    """Count rows per key and kind; of several equal keys of an owner only the first counts."""
     counts = np.zeros((known, 8), np.int64)
     seen = np.full(known, -1, np.int32)
     for place in range(len(owners)):
@@ -133,7 +134,7 @@ def _count_kinds(values: Any, first: Any, owners: Any, rows_of: Any, known: Any)
 
 @njit(cache=True)
 def _place(values: Any, first: Any, owners: Any, slot: Any, kinds: Any) -> Any:
-    """(at, size) by column and owner, the rest, and where each owner's rest starts."""
+    """Return (at, size) by column and owner, the rest, and where each owner's rest starts."""
     count = len(owners)
     at = np.full((len(kinds), count), -1, np.int32)
     size = np.zeros((len(kinds), count), np.int32)

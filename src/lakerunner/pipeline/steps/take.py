@@ -1,10 +1,10 @@
-"""Chosen rows of a column, in a chosen order, as an Arrow array: the one place where values are copied.
+"""Take chosen rows of a column, in a chosen order, as an Arrow array: the one place where values are copied.
 
 Comes in: slices of the input, (at, size) per row with at < 0 for null, or a whole Column of Rows and row numbers. Goes
-out: an array of the wanted type, a dictionary array where that type says so. The same rows give the same buffers, bit
+out: an array of the requested type, a dictionary array if that type is one. The same rows give the same buffers, bit
 for bit.
 
-Nested columns are built from within: the items of the chosen rows are numbered in their order, and taken like rows.
+Nested columns are built from inside: the items of the chosen rows are numbered in their order, and taken like rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from numba import njit
 from lakerunner.model.signal import OVERFLOW
 from lakerunner.pipeline.read.memory import AHEAD, PADDING, copy, load, prefetch
 from lakerunner.pipeline.read.names import names_for, number_all, slices_of_names
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Lists, Numbers, Structs, Texts
+from lakerunner.pipeline.read.rows import (
+    Attached,
+    CodedColumn,
+    Column,
+    JsonColumn,
+    ListColumn,
+    NumberColumn,
+    StructColumn,
+    TextColumn,
+)
 from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.read.wire import read_varint
 from lakerunner.pipeline.steps.json_text import put_value, room, stack
@@ -28,7 +37,7 @@ ATTACHED_FIELD = "attributes"
 
 
 class Slices(NamedTuple):
-    """Where the payload of each row's value stands; `kind` is that of all of them (walk.STRING and so on)."""
+    """Where the payload of each row's value is; all have this `kind` (walk.STRING and so on)."""
 
     kind: int
     at: Any
@@ -36,30 +45,31 @@ class Slices(NamedTuple):
 
 
 def take(column: Column, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
-    """The rows `order` of this column as an array of type `kind`."""
+    """Return the rows `order` of this column as an array of type `kind`."""
     match column:
-        case Numbers(values, valid, owner):
+        case NumberColumn(values, valid, owner):
             rows = order if owner is None else owner[order]
             return numbers_array(values[rows], None if valid is None else valid[rows], kind)
-        case Coded(codes, values, owner):
+        case CodedColumn(codes, values, owner):
             coded = coded_array(codes[order if owner is None else owner[order]], values)
             return coded if pa.types.is_dictionary(kind) else coded.dictionary_decode()
-        case Texts():
-            return slices_array(slices_of(column, order), data, kind)
-        case Json(values):
+        case TextColumn():
+            return slices_array(text_slices(column, order), data, kind)
+        case JsonColumn(values):
             kinds, at, size = (values[field][order] for field in ("kind", "at", "size"))
             absent = kinds == ABSENT
             if absent.all():
                 return pa.nulls(len(order), kind)
             return texts_array(take_json(data, kinds, np.where(absent, np.int32(-1), at), size, stack()), kind)
-        case Structs():
+        case StructColumn():
             return _structs_array(column, data, order, kind)
-        case Lists():
+        case ListColumn():
             return _lists_array(column, data, order, kind)
 
 
-def _structs_array(column: Structs, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
-    """The fields of a null struct are whatever they are: nobody sees them. A field that is not given is null."""
+def _structs_array(column: StructColumn, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
+    """Build structs. The fields of a null struct may have any value, as they are never read. A missing field is
+    null."""
     fields = []
     for field in kind:
         if column.attached is not None and field.name == ATTACHED_FIELD:
@@ -70,18 +80,18 @@ def _structs_array(column: Structs, data: Any, order: Any, kind: pa.DataType) ->
         else:
             fields.append(pa.nulls(len(order), field.type))
     valid = None if column.valid is None else column.valid[order]
-    return pa.Array.from_buffers(kind, len(order), [mask_of(valid)], children=fields)
+    return pa.Array.from_buffers(kind, len(order), [validity_buffer(valid)], children=fields)
 
 
-def _lists_array(column: Lists, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
+def _lists_array(column: ListColumn, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
     items, offsets = flattened(column.first, order)
     valid = offsets[1:] > offsets[:-1] if column.empty_is_null else None
     values = take(column.items, data, items, kind.value_type)
-    return pa.Array.from_buffers(kind, len(order), [mask_of(valid), pa.py_buffer(offsets)], children=[values])
+    return pa.Array.from_buffers(kind, len(order), [validity_buffer(valid), pa.py_buffer(offsets)], children=[values])
 
 
 def map_array(attached: Attached, chosen: Any, offsets: Any, data: Any) -> pa.Array:
-    """Maps of typed JSON by key: map j holds the attributes chosen[offsets[j]:offsets[j + 1]]."""
+    """Build maps of typed JSON by key: map j has the attributes chosen[offsets[j]:offsets[j + 1]]."""
     key, kind, at, size = (attached.values[field][chosen] for field in ("key", "kind", "at", "size"))
     names = attached.keys[1:]
     keys = slices_array(Slices(STRING, names["at"][key], names["size"][key]), data, pa.string())
@@ -89,13 +99,13 @@ def map_array(attached: Attached, chosen: Any, offsets: Any, data: Any) -> pa.Ar
     return pa.MapArray.from_arrays(pa.array(offsets), keys, texts).cast(OVERFLOW)
 
 
-def slices_of(column: Texts, order: Any) -> Slices:
+def text_slices(column: TextColumn, order: Any) -> Slices:
     at, size = column.at[order], column.size[order]
     return Slices(column.kind, np.where(size == 0, np.int32(-1), at) if column.empty_is_null else at, size)
 
 
 def slices_array(slices: Slices, data: Any, kind: pa.DataType) -> pa.Array:
-    """The values of these slices as an array of type `kind`."""
+    """Return the values of these slices as an array of type `kind`."""
     if slices.kind in (INT, DOUBLE, BOOL):
         return numbers_array(numbers_of(slices, data), slices.at >= 0, kind)
     if pa.types.is_dictionary(kind):
@@ -107,7 +117,7 @@ def slices_array(slices: Slices, data: Any, kind: pa.DataType) -> pa.Array:
 
 
 def numbers_of(slices: Slices, data: Any) -> Any:
-    """The int64, float64 or bool values of these slices; whatever where there is none."""
+    """Return the int64, float64 or bool values of these slices; any value where there is none."""
     if slices.kind == DOUBLE:
         return _take_doubles(data, slices.at)
     values = _take_ints(data, slices.at)
@@ -115,14 +125,14 @@ def numbers_of(slices: Slices, data: Any) -> Any:
 
 
 def code_slices(slices: Slices, data: Any, kind: pa.DataType) -> tuple[Any, pa.Array]:
-    """(codes, different values) of text, bytes or JSON; -1 is null."""
+    """Return (codes, distinct values) of text, bytes or JSON; -1 is null."""
     names = names_for(len(slices.at))
     codes = number_all(data, slices.at, slices.size, names)
     return codes, slices_array(Slices(slices.kind, *slices_of_names(names)), data, kind)
 
 
 def count_distinct(slices: Slices, data: Any) -> tuple[int, int]:
-    """(different values, values) among these."""
+    """Return (distinct values, values) among these."""
     names = names_for(len(slices.at))
     numbers = number_all(data, slices.at, slices.size, names)
     return int(names["size"][0]), int((numbers >= 0).sum())
@@ -130,30 +140,30 @@ def count_distinct(slices: Slices, data: Any) -> tuple[int, int]:
 
 def numbers_array(values: Any, valid: Any, kind: pa.DataType) -> pa.Array:
     body = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [mask_of(valid), pa.py_buffer(body)])
+    return pa.Array.from_buffers(kind, len(values), [validity_buffer(valid), pa.py_buffer(body)])
 
 
-def mask_of(valid: Any) -> pa.Buffer | None:
-    """Validity as Arrow wants it; None where there is no null."""
+def validity_buffer(valid: Any) -> pa.Buffer | None:
+    """Return validity as Arrow's bitmap; None if there is no null."""
     return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def texts_array(parts: tuple[Any, Any, Any], kind: pa.DataType) -> pa.Array:
-    """From offsets, bytes and validity bits."""
+    """Build an array from offsets, bytes and validity bits."""
     offsets, out, bits = parts
     buffers = [pa.py_buffer(bits), pa.py_buffer(offsets), pa.py_buffer(out)]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
 def coded_array(codes: Any, values: pa.Array) -> pa.Array:
-    """A dictionary array that holds only the values that occur, in the order of first sight."""
-    compact, used = _compact(codes, len(values))
-    indices = pa.Array.from_buffers(pa.int32(), len(compact), [mask_of(compact >= 0), pa.py_buffer(compact)])
+    """Build a dictionary array that holds only the values that occur, in the order of first occurrence."""
+    compact, used = _compact_codes(codes, len(values))
+    indices = pa.Array.from_buffers(pa.int32(), len(compact), [validity_buffer(compact >= 0), pa.py_buffer(compact)])
     return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used)))
 
 
 def coded_texts(codes: Any, texts: pa.Array) -> pa.Array:
-    """The texts that these codes name, -1 for null, as a dictionary array in which no text stands twice."""
+    """Return the texts of these codes, -1 for null, as a dictionary array in which no text appears twice."""
     encoded = texts.dictionary_encode()
     numbers = np.append(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32), np.int32(-1))
     return coded_array(numbers[codes], encoded.dictionary)
@@ -161,7 +171,7 @@ def coded_texts(codes: Any, texts: pa.Array) -> pa.Array:
 
 @njit(cache=True)
 def flattened(first: Any, owners: Any) -> Any:
-    """(numbers of the items of these owners, where each owner's start): owner i has first[i] to first[i + 1]."""
+    """Return (numbers of the items of these owners, where each owner's start): owner i has first[i] to first[i + 1]."""
     offsets = np.empty(len(owners) + 1, np.int32)
     offsets[0] = 0
     for place in range(len(owners)):
@@ -175,8 +185,8 @@ def flattened(first: Any, owners: Any) -> Any:
 
 
 @njit(cache=True)
-def _compact(codes: Any, count: Any) -> Any:
-    """(codes among the values that occur, the values that occur)."""
+def _compact_codes(codes: Any, count: Any) -> Any:
+    """Return (codes among the values that occur, the values that occur)."""
     number = np.full(count, -1, np.int32)
     used = np.empty(count, np.int32)
     fresh = 0
@@ -217,7 +227,7 @@ def _take_doubles(data: Any, at: Any) -> Any:
 
 @njit(cache=True)
 def _take_texts(data: Any, at: Any, size: Any) -> Any:
-    """(offsets, bytes, validity bits)."""
+    """Return (offsets, bytes, validity bits)."""
     count = len(at)
     offsets = np.empty(count + 1, np.int32)
     bits = np.zeros((count + 7) // 8, np.uint8)
@@ -238,7 +248,7 @@ def _take_texts(data: Any, at: Any, size: Any) -> Any:
 
 @njit(cache=True)
 def take_json(data: Any, kind: Any, at: Any, size: Any, levels: Any) -> Any:
-    """(offsets, bytes, validity bits) of the typed JSON of these values; `levels` comes from json_text.stack."""
+    """Return (offsets, bytes, validity bits) of the typed JSON of these values; `levels` comes from json_text.stack."""
     count = len(at)
     offsets = np.empty(count + 1, np.int32)
     bits = np.zeros((count + 7) // 8, np.uint8)

@@ -8,16 +8,16 @@ from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.csv import from_csv, from_tsv
 from lakerunner.pipeline.transcode.json_lines import from_json
 from lakerunner.pipeline.transcode.loki import from_loki_json, from_loki_protobuf
-from lakerunner.pipeline.transcode.parquet import from_parquet
+from lakerunner.pipeline.transcode.parquet_rows import from_parquet
 from lakerunner.pipeline.transcode.plain_text import from_text
-from lakerunner.pipeline.transcode.reading import Transcoded
+from lakerunner.pipeline.transcode.results import Transcoded
 
-# The signal, an object's unpacked bytes, what a mapping file says of it: an export request and what was not understood.
-# Corrupt, with the place, if the object cannot be read as a whole.
+# From the signal, an object's unpacked bytes and its columns in a mapping file to an export request and findings.
+# Corrupt, with the place, if the object cannot be read at all.
 Transcoder = Callable[[str, memoryview, Columns], Transcoded]
 
 TRANSCODERS: dict[str, Transcoder] = {
-    "otlp_json": from_json,  # which of the two a file is, its lines say
+    "otlp_json": from_json,  # each line shows whether it is an OTLP request or a record
     "jsonl": from_json,
     "csv": from_csv,
     "tsv": from_tsv,

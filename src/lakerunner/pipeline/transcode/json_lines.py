@@ -1,137 +1,139 @@
 """JSON files: one record or one OTLP request per line, or a single document of either kind.
 
-Each line is looked at for itself: an object with a member like `resourceLogs` is an OTLP request, as the collector's
-file exporter writes them; one that only carries a list of records is taken apart (`envelopes.py`); any other object is
-a record. A file that is one JSON document over many lines is a request, a record or a list of records.
+Each line is treated by itself: an object with a member like `resourceLogs` is an OTLP request, as the collector's file
+exporter writes them; an object that only holds a list of records is opened; any other object is a record. A file that
+is one JSON document over many lines is a request, a record or a list of records. Objects may also follow each other
+without a line end.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from lakerunner.model.errors import Corrupt, WrongContent
-from lakerunner.pipeline.transcode.columns import Columns, Plan
-from lakerunner.pipeline.transcode.encodings import as_utf8
-from lakerunner.pipeline.transcode.envelopes import documents, may_carry, opened, with_shared
-from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
-from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
-from lakerunner.pipeline.transcode.nested import dotted, has_objects
+from lakerunner.pipeline.transcode.any_values import Members, Unfit
+from lakerunner.pipeline.transcode.columns import ColumnPlan, Columns, flatten_objects, has_objects
+from lakerunner.pipeline.transcode.json_text import load_fast, names_are_unique, parse_exactly, restore_losses
+from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, as_utf8, lines, without_bom
 from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
-from lakerunner.pipeline.transcode.producers import in_words
-from lakerunner.pipeline.transcode.reading import Reading, Transcoded
-from lakerunner.pipeline.transcode.records import Records
-from lakerunner.pipeline.transcode.signals import RECORDS
-from lakerunner.pipeline.transcode.values import Members, Unfit
+from lakerunner.pipeline.transcode.records import SignalRecords
+from lakerunner.pipeline.transcode.results import FindingsBuilder, Transcoded
+from lakerunner.pipeline.transcode.signal_records import RECORDS
 
 
 def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
-    """The export request of these records or requests, and the lines that are neither."""
-    reading = Reading()
-    data = as_utf8(data, reading)
-    target = JsonTarget(signal, RECORDS[signal](columns, reading))
-    texts = _texts(data)
+    """Return the export request of these records or requests, and the lines that are neither."""
+    findings = FindingsBuilder()
+    data = as_utf8(data, findings)
+    target = JsonTarget(signal, RECORDS[signal](columns, findings))
+    texts = _nonblank_lines(data)
     head = list(islice(texts, 2))
-    if head and _goes_on(head, data):
+    if head and _is_one_document(head, data):
         number, offset, _ = head[0]
-        reading.at(number, offset)
+        findings.begin_record(number, offset)
         document = bytes(without_bom(data))
         try:
             target.add(document, number, offset)
         except (Unfit, UnicodeEncodeError) as error:
             if not _add_documents(target, document, 1, len(data) - len(document)):
                 raise Corrupt(f"from line {number}: {_reason(error)}") from None
-        return reading.transcoded(target.data())
+        return findings.build(target.data())
     for number, offset, text in chain(head, texts):
-        reading.at(number, offset)
+        findings.begin_record(number, offset)
         try:
             target.add(text, number, offset)
         except (Unfit, UnicodeEncodeError) as error:
             if not _add_documents(target, text, number, offset):
-                reading.reject(_reason(error), text)
-    return reading.transcoded(target.data())
+                findings.reject(_reason(error), text)
+    return findings.build(target.data())
 
 
 def _add_documents(target: JsonTarget, text: bytes, number: int, offset: int) -> bool:
-    """Add each of the objects that stand one behind the other, as Firehose and jq write them; False if the text, whose
-    first line and offset these are, is anything else."""
-    found = None if type(text) is Overlong else documents(text)
+    """Add each of several objects without a line end between them, as Firehose and jq write them; return False if the
+    text, which begins at this line and offset, is anything else."""
+    found = None if type(text) is Overlong else split_documents(text)
     if found is None:
         return False
     for index, (lines_before, at, document) in enumerate(found):
         if index:
-            target.reading.at(number + lines_before, offset + at)
+            target.findings.begin_record(number + lines_before, offset + at)
         try:
             target.add(document, number + lines_before, offset + at)
         except (Unfit, UnicodeEncodeError) as error:
-            target.reading.reject(_reason(error), document)
+            target.findings.reject(_reason(error), document)
     return True
 
 
 def _reason(error: Unfit | UnicodeEncodeError) -> str:
-    """Half of a surrogate pair, which the slow way lets pass, cannot be written."""
+    """Return the reason of a reject. UnicodeEncodeError is half of a surrogate pair, which the slow parser accepts but
+    which cannot be encoded."""
     return str(error) if isinstance(error, Unfit) else "not JSON: text is not valid Unicode"
 
 
 class JsonTarget:
-    """Where the lines of one file go."""
+    """Collects the records and requests of one file."""
 
-    def __init__(self, signal: str, records: Records) -> None:
-        self.reading = records.reading
+    def __init__(self, signal: str, records: SignalRecords) -> None:
+        self.findings = records.findings
         self._signal = signal
         self._records = records
         self._requests: list[bytes] = []
 
     def add(self, text: bytes, number: int, offset: int) -> None:
-        """Take the records of this line; Unfit, and nothing of it is taken, if it holds none. Of a list every item is a
-        record or request of its own."""
+        """Add the records of this line; every item of a list is a record or request of its own. Raise Unfit, and add
+        nothing, if it holds none."""
         if type(text) is Overlong:
             raise Unfit(text.reason)
-        value = loaded(text)
+        value = load_fast(text)
         if type(value) is dict and not REQUEST_MEMBERS.keys().isdisjoint(value):
-            self._add_request(value if names_are_unique(text, value) else exactly(text))
+            self._add_request(value if names_are_unique(text, value) else parse_exactly(text))
             return
-        value = whole(text, value)
+        value = restore_losses(text, value)
         if type(value) is list:
-            self._add_items(text, exactly(text), number, offset)
+            self._add_items(text, parse_exactly(text), number, offset)
             return
         names, values = self._columns(value)
         plan = self._records.plans(names)
-        if may_carry(names) and _OF_A_RECORD.isdisjoint(plan.at) and (envelope := opened(exactly(text))) is not None:
-            # One at a time: what all items share may be large, and the request's limit sees only what was added.
-            items = (with_shared(item, envelope.shared) for item in envelope.items)
+        envelope = None
+        if may_hold_list(names) and _OF_A_RECORD.isdisjoint(plan.at):
+            envelope = open_envelope(parse_exactly(text))
+        if envelope is not None:
+            # One at a time: what all items share may be large, and the request's limit counts only what was added.
+            items = (add_shared(item, envelope.shared) for item in envelope.items)
             self._add_items(text, items, number, offset)
             return
         if type(value) is dict and _has_rounded_time(plan, values):
-            names, values = self._columns(exactly(text))
+            names, values = self._columns(parse_exactly(text))
         self._records.add(names, values)
 
     def _add_items(self, text: bytes, items: Iterable[Any], number: int, offset: int) -> None:
-        """One by one from the exact reading: there is no text of each to go back to."""
+        """Add items that were parsed exactly: there is no text of each item to parse again."""
         for index, item in enumerate(items):
             if index:
-                self.reading.at(number, offset)
+                self.findings.begin_record(number, offset)
             try:
                 if type(item) is dict and not REQUEST_MEMBERS.keys().isdisjoint(item):
                     self._add_request(item)
                 else:
                     self._records.add(*self._columns(item))
             except (Unfit, UnicodeEncodeError) as error:
-                self.reading.reject(f"item {index}: {_reason(error)}", text)
+                self.findings.reject(f"item {index}: {_reason(error)}", text)
 
     def _columns(self, value: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
-        """Return the names and values of a record's columns, those inside objects under dotted names."""
+        """Return the names and values of a record's columns, with objects flattened."""
         if type(value) is dict:
-            value = in_words(value)
+            value = translate_codes(value)
             names, values = tuple(value), list(value.values())
         elif type(value) is Members:
             names, values = tuple(name for name, _ in value), [item for _, item in value]
         else:
             raise Unfit(f"expected a JSON object as a record, found a {_JSON_NAMES[type(value)]}")
-        return dotted(self._records.plans(names), names, values) if has_objects(values) else (names, values)
+        return flatten_objects(self._records.plans(names), names, values) if has_objects(values) else (names, values)
 
     def _add_request(self, value: Any) -> None:
         names = value if type(value) is dict else (name for name, _ in value)
@@ -139,14 +141,14 @@ class JsonTarget:
         if found != {self._signal}:
             reason = f"OTLP request of {' and '.join(sorted(found))} in an object of {self._signal}"
             if len(found) == 1 and not self._requests and not self._records.request.records:
-                raise WrongContent(reason, *found)  # nothing of the object is of the signal that it came as
+                raise WrongContent(reason, *found)  # the first line already shows that the object has another signal
             raise Unfit(reason)
         request = write_request(self._signal, value)
         self._records.request.count(len(request), 0)
         self._requests.append(request)
 
     def data(self) -> bytes:
-        """Requests that stand one behind the other are one request."""
+        """Return everything as one request: concatenated protobuf requests are one."""
         records = self._records.data() if not self._requests or self._records.request.records else b""
         return b"".join((*self._requests, records))
 
@@ -156,8 +158,8 @@ _OF_A_RECORD = frozenset(("timestamp", "message", "name", "start"))
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "boolean", list: "list", type(None): "null"}
 
 
-def _has_rounded_time(plan: Plan, values: Sequence[Any]) -> bool:
-    """Whether a time, or one of an event, came as a float: its digits must be looked at again."""
+def _has_rounded_time(plan: ColumnPlan, values: Sequence[Any]) -> bool:
+    """Return whether a time, or one of an event, came as a float: its digits must be parsed exactly."""
     if any(type(values[index]) is float for index in plan.times):
         return True
     events = values[plan.at["events"]] if "events" in plan.at else ()
@@ -169,17 +171,17 @@ def _has_rounded_time(plan: Plan, values: Sequence[Any]) -> bool:
     )
 
 
-def _texts(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
-    """(number, offset, text) of each line that is not blank."""
+def _nonblank_lines(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (number, offset, text) of each line that is not blank."""
     for number, offset, line in lines(data):
         text = line if type(line) is Overlong else line.strip(b" \t\r\n")
         if text:
             yield number, offset, text
 
 
-def _goes_on(head: list[tuple[int, int, bytes]], data: memoryview) -> bool:
-    """Whether the first line is the beginning of a document that goes on behind it. One that is only cut short, before
-    a line that is an object by itself, is not, unless the whole is a document all the same."""
+def _is_one_document(head: list[tuple[int, int, bytes]], data: memoryview) -> bool:
+    """Return whether the first line begins a document that continues on further lines. A first line that is only cut
+    short, before a line that is an object by itself, does not, unless the whole file is one document."""
     text = head[0][2]
     if text[:1] not in b"{[" or len(head) == 1:
         return False
@@ -210,3 +212,123 @@ def _is_json(text: bytes) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
+
+
+# ---- JSON around records
+
+# CloudTrail writes `Records`, Azure `records`, CloudWatch `logEvents`.
+_LISTS = ("Records", "records", "logEvents")
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # used to find where objects end; numbers cost nothing
+_MAX_DOCUMENTS = 1_000_000  # in one line, which is parsed once more to find them
+_BLANK = " \t\r\n"
+
+
+class Envelope(NamedTuple):
+    """The items of the list, and the members beside it, which all items share."""
+
+    items: list[Any]
+    shared: list[tuple[str, Any]]
+
+
+def may_hold_list(names: Iterable[str]) -> bool:
+    """Return whether one of these members could be the list."""
+    return any(name in _LISTS for name in names)
+
+
+def open_envelope(value: Any) -> Envelope | None:
+    """Return the content of an object that has one list of objects; None if it has none, or two."""
+    pairs = list(value.items()) if type(value) is dict else value if type(value) is Members else []
+    found = [index for index, (name, items) in enumerate(pairs) if name in _LISTS and _is_list_of_objects(items)]
+    if len(found) != 1:
+        return None
+    (at,) = found
+    return Envelope(pairs[at][1], [*pairs[:at], *pairs[at + 1 :]])
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return type(value) is list and bool(value) and all(type(one) is dict or type(one) is Members for one in value)
+
+
+def add_shared(item: Any, shared: list[tuple[str, Any]]) -> Members:
+    """Return the item with the members that all items share behind its own."""
+    return Members([*(item.items() if type(item) is dict else item), *shared])
+
+
+def split_documents(data: bytes) -> Iterator[tuple[int, int, bytes]] | None:
+    """Return (lines before it, offset, text) of each of several objects that follow each other; None if the data is
+    anything else."""
+    try:
+        text = data.decode()
+        ends = _ends(text)
+    except (ValueError, RecursionError):
+        return None
+    return _cut(text, ends) if len(ends) > 1 else None
+
+
+def _ends(text: str) -> list[int]:
+    ends: list[int] = []
+    at = 0
+    while at < len(text):
+        if text[at] in _BLANK:
+            at += 1
+            continue
+        if text[at] != "{" or len(ends) == _MAX_DOCUMENTS:
+            raise ValueError(text[at])
+        _, at = _DECODER.raw_decode(text, at)
+        ends.append(at)
+    return ends
+
+
+def _cut(text: str, ends: list[int]) -> Iterator[tuple[int, int, bytes]]:
+    start = lines = offset = 0
+    for end in ends:
+        piece = text[start:end]
+        blank = len(piece) - len(piece.lstrip(_BLANK))
+        lines += piece.count("\n", 0, blank)
+        document = piece[blank:].encode()
+        yield lines, offset + blank, document
+        lines += document.count(b"\n")
+        start, offset = end, offset + blank + len(document)
+
+
+# ---- programs whose members mean something else than their names: Docker, journald, Pino and Bunyan
+
+_SYSLOG = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+_PINO = {10: "trace", 20: "debug", 30: "info", 40: "warn", 50: "error", 60: "fatal"}
+_STREAMS = ("stdout", "stderr")
+
+
+def translate_codes(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with words in place of its producer's codes; a record of another program unchanged."""
+    if "__REALTIME_TIMESTAMP" in record:
+        return _journald(record)
+    if "log" in record:
+        return _docker(record)
+    if type(record.get("level")) is int and "hostname" in record and "pid" in record:
+        return _pino(record)
+    return record
+
+
+def _journald(record: dict[str, Any]) -> dict[str, Any]:
+    """Translate `journalctl -o json`: syslog priorities, and a message that is not UTF-8, sent as a list of bytes."""
+    priority, message = record.get("PRIORITY"), record.get("MESSAGE")
+    made = dict(record)
+    if isinstance(priority, str) and len(priority) == 1 and priority in "01234567" and "level" not in record:
+        made["level"] = _SYSLOG[int(priority)]
+    if type(message) is list and all(type(one) is int and 0 <= one < 256 for one in message):
+        made["MESSAGE"] = bytes(message)
+    return made
+
+
+def _docker(record: dict[str, Any]) -> dict[str, Any]:
+    """Translate Docker's json-file: `log` is a line with its end, which does not belong to the message."""
+    log = record["log"]
+    if isinstance(log, str) and log.endswith("\n") and "time" in record and record.get("stream") in _STREAMS:
+        return {**record, "log": log.removesuffix("\n").removesuffix("\r")}
+    return record
+
+
+def _pino(record: dict[str, Any]) -> dict[str, Any]:
+    """Translate Pino and Bunyan: levels are 10 to 60."""
+    word = _PINO.get(record["level"])
+    return record if word is None else {**record, "level": word}

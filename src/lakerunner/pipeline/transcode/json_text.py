@@ -1,7 +1,7 @@
-"""JSON to Python values without losing anything on the way.
+"""JSON to Python values without losing anything.
 
-orjson is fast, but keeps only the last of equal names in an object and rounds integers past 64 bits. Both are found
-afterwards by cheap signs; only then is the text read again by the standard library, which lets us keep it all.
+orjson is fast, but keeps only the last of equal names in an object and rounds integers past 64 bits. Both are detected
+afterwards by cheap signs; only then is the text parsed again by the standard library, whose hooks keep everything.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 import orjson
 
-from lakerunner.pipeline.transcode.values import MAX_NESTING, Members, Unfit, Written
+from lakerunner.pipeline.transcode.any_values import MAX_NESTING, Members, Unfit, Written
 
 _HUGE = float(1 << 63)
 
 
 class _Rounded(Exception):
-    """A number that may have had more digits."""
+    """Raised for a number that may have had more digits."""
 
 
-def loaded(text: bytes) -> Any:
-    """What orjson makes of it. Unfit with the place where it is no JSON."""
+def load_fast(text: bytes) -> Any:
+    """Parse with orjson. Raise Unfit, with the place, for text that is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        if "infinity" in error.msg:  # more digits than a double has: the slow way keeps them
-            return exactly(text)
+        if "infinity" in error.msg:  # a number past the largest double: the slow parser keeps its digits
+            return parse_exactly(text)
         raise _not_json(text, error) from None
 
 
@@ -38,26 +38,26 @@ def _not_json(text: bytes, error: json.JSONDecodeError) -> Unfit:
     except UnicodeDecodeError as bad:
         return Unfit(f"byte {bad.start + 1}: not UTF-8")
     line = f"line {error.lineno}, " if error.lineno > 1 else ""
-    # orjson guesses the word that was meant by its first letter: of a line of prose that says nothing.
+    # orjson guesses the intended word (true, null) by its first letter, which misleads in a line of prose.
     reason = "unexpected text" if error.msg.startswith("invalid literal") else error.msg
     return Unfit(f"{line}column {error.colno}: not JSON: {reason}")
 
 
-def parsed(text: bytes) -> Any:
-    """The value: objects are dicts, or Members where a name stands twice."""
-    return whole(text, loaded(text))
+def parse_json(text: bytes) -> Any:
+    """Return the value; objects are dicts, or Members if a name occurs twice."""
+    return restore_losses(text, load_fast(text))
 
 
 def names_are_unique(text: bytes, value: Any) -> bool:
-    """Whether no object of the text that orjson loaded as this value has a name twice; False where that is not sure."""
+    """Return whether no object of the text, which orjson parsed to this value, has a name twice; False if unsure."""
     try:
         return 0 <= _members_written(text) == _members_written(orjson.dumps(value))
     except TypeError:  # nested deeper than orjson writes
         return False
 
 
-def whole(text: bytes, value: Any) -> Any:
-    """The value that orjson loaded, or where it lost something, the exact one."""
+def restore_losses(text: bytes, value: Any) -> Any:
+    """Return the value from orjson, or the exact one if orjson lost something."""
     try:
         if _members_written(text) == _members_kept((value,)):
             return value
@@ -65,11 +65,11 @@ def whole(text: bytes, value: Any) -> Any:
         pass
     except RecursionError:
         raise _too_deep() from None
-    return exactly(text)
+    return parse_exactly(text)
 
 
-def exactly(text: bytes) -> Any:
-    """The same by the slow way. Numbers with a point know how they were written."""
+def parse_exactly(text: bytes) -> Any:
+    """Parse with the standard library. Numbers with a point keep their text (Written)."""
     try:
         return json.loads(
             text, object_pairs_hook=_object, parse_int=_integer, parse_float=_double, parse_constant=_refused
@@ -80,12 +80,12 @@ def exactly(text: bytes) -> Any:
         raise _too_deep() from None
 
 
-def inside(text: str) -> Any:
-    """The value of a text that is JSON itself, exactly; None if it is none."""
+def parse_embedded(text: str) -> Any:
+    """Return the exact value of a text that is itself JSON; None if it is not."""
     data = text.encode()
     try:
-        loaded(data)
-        return exactly(data)
+        load_fast(data)
+        return parse_exactly(data)
     except Unfit:
         return None
 
@@ -95,7 +95,7 @@ def _refused(word: str) -> Any:
 
 
 def _double(digits: str) -> Written | str:
-    """A double; past the largest its digits."""
+    """Return a double, or the digits of a number past the largest one."""
     number = Written(digits)
     return digits if math.isinf(number) else number
 
@@ -110,19 +110,20 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Members:
 
 
 def _integer(digits: str) -> int | str:
-    """An integer; past 64 bits its digits, which no field or attribute holds as a number."""
+    """Return an integer, or the digits of one past 64 bits, which no field or attribute holds as a number."""
     return int(digits) if len(digits) <= 20 else digits
 
 
 def _members_written(text: bytes) -> int:
-    """How many names of members stand in the text, -1 if that would take reading it. Each is a quote and a colon; an
-    escaped quote before a colon is inside a string."""
+    """Count the names of members in the text without parsing it; -1 if that cannot be done. Each ends in a quote and a
+    colon; an escaped quote before a colon is inside a string, unless its backslash is itself escaped."""
     if b" :" in text or b'\\\\":' in text or b"\t:" in text or b"\n:" in text or b"\r:" in text:
         return -1
     return text.count(b'":') - text.count(b'\\":')
 
 
 def _members_kept(values: Iterable[Any]) -> int:
+    """Count the members in these values. Raise _Rounded for a double that may have been a longer integer."""
     count = 0
     for value in values:
         kind = type(value)

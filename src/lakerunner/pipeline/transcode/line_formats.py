@@ -1,9 +1,9 @@
 """Formats of a single log line: one function each, and the table of them.
 
-Comes in: a line of text, and the time near which a date without a year lies. Goes out: what the line says as names and
-values, for the same guesses by name as a JSON record's; None where the line is of another format. The message is not
-among them: it is the whole line, and nothing is cut from it. What always holds: a line is matched in time linear to its
-length, because no pattern has two ways to match the same text.
+Comes in: a line of text, and the time near which a date without a year lies. Goes out: the names and values in the
+line, for the same guesses by name as for a JSON record; None if the line has another format. The message is not among
+them: it is always the whole line. What always holds: matching takes time linear in the length of the line, because no
+pattern can match the same text in two ways.
 """
 
 from __future__ import annotations
@@ -14,29 +14,39 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakerunner.pipeline.steps.severity import WORDS
-from lakerunner.pipeline.transcode.dates import ACCESS_LOG, DAY, FORMS, ISO, KLOG, SYSLOG, UNKNOWN_ZONE, Form
-from lakerunner.pipeline.transcode.times import LAST_NS, Nanoseconds
-from lakerunner.pipeline.transcode.values import ABSENT
+from lakerunner.pipeline.steps.record_columns import WORDS
+from lakerunner.pipeline.transcode.any_values import ABSENT
+from lakerunner.pipeline.transcode.times import (
+    ACCESS_LOG,
+    DAY,
+    FORMS,
+    ISO,
+    KLOG,
+    LAST_NS,
+    SYSLOG,
+    UNKNOWN_ZONE,
+    Form,
+    Nanoseconds,
+)
 
 Names = tuple[str, ...]
-Said = tuple[Names, list[Any]]
-LineFormat = Callable[[str, int | None], Said | None]
+LineFields = tuple[Names, list[Any]]
+LineFormat = Callable[[str, int | None], LineFields | None]
 
-_NOTHING: Said = ((), [])
-# How far behind the time the level is looked for.
+_NOTHING: LineFields = ((), [])
+# How many characters behind the time are searched for a level.
 LEVEL_WINDOW = 100
 
 
 def _time(form: Form, groups: Iterable[str | None], near_ns: int | None) -> Any:
-    """Return the time of a form's three groups, ABSENT where it is not one of OTLP."""
+    """Return the time of a form's three groups; ABSENT if OTLP cannot hold it."""
     down_to_second, fraction, zone = groups
     found = form.moment(down_to_second or "", fraction, zone, near_ns)
     return Nanoseconds(found.ns) if found is not None and 0 < found.ns <= LAST_NS else ABSENT
 
 
 def _number(text: str | None) -> Any:
-    """Return a short number as such, other text as it is."""
+    """Return a number of fewer than 19 digits as an integer, other text as it is; "-" is ABSENT."""
     if not text or text == "-":
         return ABSENT
     return int(text) if len(text) < 19 and text.isascii() and text.isdecimal() else text
@@ -62,12 +72,12 @@ def _severity(priority: str | None) -> Any:
     return ABSENT if priority is None else _SEVERITIES[int(priority) & 7]
 
 
-def _given(text: str) -> Any:
+def _text_or_absent(text: str) -> Any:
     return ABSENT if text == "-" else text
 
 
-def syslog_3164(line: str, near_ns: int | None) -> Said | None:
-    """Read `<34>Nov 17 12:00:00 host app[123]: message`, with or without the priority in front."""
+def syslog_3164(line: str, near_ns: int | None) -> LineFields | None:
+    """Parse `<34>Nov 17 12:00:00 host app[123]: message`, with or without the priority in front."""
     found = _RFC3164.match(line)
     if found is None or (found[1] is not None and int(found[1]) > 191):
         return None
@@ -75,14 +85,21 @@ def syslog_3164(line: str, near_ns: int | None) -> Said | None:
     return _RFC3164_NAMES, [_time(SYSLOG, time, near_ns), _severity(priority), host, app, _number(pid)]
 
 
-def syslog_5424(line: str, near_ns: int | None) -> Said | None:
-    """Read `<34>1 2026-11-17T12:00:00Z host app 123 id [item name="value"] message`."""
+def syslog_5424(line: str, near_ns: int | None) -> LineFields | None:
+    """Parse `<34>1 2026-11-17T12:00:00Z host app 123 id [item name="value"] message`."""
     found = _RFC5424.match(line)
     if found is None or int(found[1]) > 191:
         return None
     priority, *time, host, app, pid, message_id, items = found.groups()
     when = ABSENT if time[0] is None else _time(ISO, time, near_ns)
-    values = [when, _severity(priority), _given(host), _given(app), _number(pid), _given(message_id)]
+    values = [
+        when,
+        _severity(priority),
+        _text_or_absent(host),
+        _text_or_absent(app),
+        _number(pid),
+        _text_or_absent(message_id),
+    ]
     if items == "-":
         return _RFC5424_NAMES, values
     names, item = [*_RFC5424_NAMES], ""
@@ -117,8 +134,8 @@ _ACCESS_NAMES = (
 )
 
 
-def access_log(line: str, near_ns: int | None) -> Said | None:
-    """Read a line of the common or the combined log format; what stands behind it is in the message."""
+def access_log(line: str, near_ns: int | None) -> LineFields | None:
+    """Parse a line of the common or the combined log format; more text may follow it."""
     found = _ACCESS.match(line)
     if found is None:
         return None
@@ -128,7 +145,7 @@ def access_log(line: str, near_ns: int | None) -> Said | None:
     texts = (ABSENT if one is None else one for one in (method, path, query))
     sent = (ABSENT if one is None or one == "-" else one for one in (referer, agent))
     when = _time(ACCESS_LOG, time, near_ns)
-    return _ACCESS_NAMES, [when, address, _given(user), *texts, int(status), _number(size), *sent]
+    return _ACCESS_NAMES, [when, address, _text_or_absent(user), *texts, int(status), _number(size), *sent]
 
 
 # ---- klog
@@ -137,8 +154,8 @@ _KLOG = re.compile(rf"{KLOG.pattern}\s+\d+ \S+:\d+\] ", re.ASCII)
 _KLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
-def klog(line: str, near_ns: int | None) -> Said | None:
-    """Read `I1117 12:00:00.123456    1 file.go:10] message`."""
+def klog(line: str, near_ns: int | None) -> LineFields | None:
+    """Parse `I1117 12:00:00.123456    1 file.go:10] message`."""
     found = _KLOG.match(line)
     if found is None:
         return None
@@ -152,8 +169,8 @@ _LOGFMT = re.compile(rf"{_PAIR}(?:[ \t]+{_PAIR})+[ \t]*", re.S)
 _PAIRS = re.compile(r'([^\s="]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s"]*))', re.S)
 
 
-def logfmt(line: str, _near_ns: int | None) -> Said | None:
-    """Read `ts=2026-11-17T12:00:00Z level=info msg="a b"`: nothing but pairs, two at least. Values are text."""
+def logfmt(line: str, _near_ns: int | None) -> LineFields | None:
+    """Parse `ts=2026-11-17T12:00:00Z level=info msg="a b"`: only pairs, at least two. Values are text."""
     if not _LOGFMT.fullmatch(line):
         return None
     names, values = [], []
@@ -164,7 +181,7 @@ def logfmt(line: str, _near_ns: int | None) -> Said | None:
 
 
 def _unescaped(quoted: str) -> str:
-    """Return the text with its escapes undone, or as it is where they are not those of JSON."""
+    """Return the text with its escapes decoded, or as it is if they are not those of JSON."""
     try:
         text: str = orjson.loads(f'"{quoted}"')
     except orjson.JSONDecodeError:
@@ -175,14 +192,15 @@ def _unescaped(quoted: str) -> str:
 # ---- any line that begins with a time
 
 _WORDS = "|".join(sorted(WORDS, key=len, reverse=True))
-# A level in brackets in any case, `[core:error]`; one behind `level=`; one in capitals; one before a colon.
+# Anywhere in the window: a level in brackets in any case, `[core:error]`; one behind `level=`; one in capitals.
+# Directly behind the time: one in any case before a colon, a closing bracket or a tab; one in capitals.
 _LEVEL = re.compile(
     rf"\[[ ]?(?:\w+:)?(?i:({_WORDS}))[ ]*\]|\blevel=\"?(?i:({_WORDS}))\b|(?<![\w.=/-])({_WORDS})(?![\w./=-])", re.ASCII
 )
 _FIRST_LEVEL = re.compile(rf"[\s\[<(|-]*(?i:({_WORDS}))(?=[ ]*[:\]>)|]|\t)|[\s\[<(|-]*({_WORDS})(?![\w./=-])", re.ASCII)
 
 
-# The attribute that has the name of a time zone whose offset is not known: the time is read as UTC.
+# The attribute with the name of a time zone whose offset is unknown: the time is read as UTC.
 ZONE = "time.zone"
 _ZONED_NAMES = ("timestamp", "level", ZONE)
 _UNKNOWN_ZONE = re.compile(UNKNOWN_ZONE, re.ASCII)
@@ -198,8 +216,8 @@ _OPENINGS = tuple(
 )
 
 
-def dated(line: str, near_ns: int | None) -> Said | None:
-    """Read a line that begins with a time of any form, perhaps in brackets, and the level behind it."""
+def parse_dated(line: str, near_ns: int | None) -> LineFields | None:
+    """Parse a line that begins with a time of any form, perhaps in brackets, and the level behind it."""
     head = line[:1]
     if not (head.isalnum() or head == "["):
         return None
@@ -222,8 +240,8 @@ def _level_behind(line: str, at: int) -> Any:
     return found[found.lastindex or 0] if found else ABSENT
 
 
-def undated(line: str) -> Said:
-    """Read the level that a line without a time begins with: `ERROR x`, `[error] x`, `warning: x`."""
+def parse_undated(line: str) -> LineFields:
+    """Parse the level at the beginning of a line without a time: `ERROR x`, `[error] x`, `warning: x`."""
     found = _FIRST_LEVEL.match(line, 0, LEVEL_WINDOW)
     return (("level",), [found[found.lastindex or 0]]) if found else _NOTHING
 

@@ -1,9 +1,9 @@
 """Loki push requests, as protobuf or JSON, to OTLP logs.
 
-Comes in: framed requests. Goes out: one export request. A stream's labels are its resource's attributes, and the first
-of `service_name`, `service`, `app`, `job` among them is its `service.name` too. Structured metadata are the record's
-attributes; a trace id, span id or level among them, or a level among the labels, also goes to its field. So every label
-and every pair stays as it came.
+Comes in: requests, each preceded by its length. Goes out: one export request. A stream's labels become attributes of
+its resource, and the first of `service_name`, `service`, `app`, `job` among them is its `service.name` too. Structured
+metadata become the record's attributes; a trace id, span id or level among them, or a level among the labels, is also
+copied to its field. So every label and every pair is kept as it was sent.
 """
 
 from __future__ import annotations
@@ -18,31 +18,29 @@ from google.protobuf.message import DecodeError
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.protobuf import delimited
+from lakerunner.model.source import OLDEST_NS, TOO_NEW, doubt
 from lakerunner.model.time import iso_time
+from lakerunner.pipeline.transcode.any_values import Members, Unfit, key_value, key_values
 from lakerunner.pipeline.transcode.columns import Columns
-from lakerunner.pipeline.transcode.framed import frames
-from lakerunner.pipeline.transcode.json_text import parsed
-from lakerunner.pipeline.transcode.logs import body, severity
-from lakerunner.pipeline.transcode.plausible import OLDEST_NS, TOO_NEW, doubt
-from lakerunner.pipeline.transcode.reading import Reading, Transcoded
-from lakerunner.pipeline.transcode.records import RESOURCE_ATTRIBUTES, SERVICE_NAME, id_in, integer, time_in
-from lakerunner.pipeline.transcode.request import Damage, Request
+from lakerunner.pipeline.transcode.json_text import parse_json
+from lakerunner.pipeline.transcode.records import RESOURCE_ATTRIBUTES, SERVICE_NAME, id_in, parse_integer, time_in
+from lakerunner.pipeline.transcode.results import Damage, FindingsBuilder, RequestBuilder, Transcoded
+from lakerunner.pipeline.transcode.signal_records import encode_body, encode_severity
 from lakerunner.pipeline.transcode.times import LAST_NS, Nanoseconds
-from lakerunner.pipeline.transcode.values import Members, Unfit, key_value, key_values
 
 _RECORD, _ATTRIBUTES = b"\x12", b"\x32"
 SERVICE_LABELS = ("service_name", "service", "app", "job")
 LEVEL_LABELS = ("level", "detected_level", "severity")
 _IDS = ((id_in(9, 16), ("trace_id", "traceID", "traceId")), (id_in(10, 8), ("span_id", "spanID", "spanId")))
 _SHOWN_LABELS = 8
-_KNOWN_BYTES = 2048  # longer labels are read each time
+_KNOWN_BYTES = 2048  # longer labels are not cached, but parsed each time
 _time = time_in(1)
 
 Pairs = Sequence[tuple[str, Any]]
 
 
 class Entry(NamedTuple):
-    """`given_ns` is None where no time was given; `ns` also where OTLP cannot hold it."""
+    """One line of a stream. `given_ns` is None if it has no time; `ns` also if OTLP cannot hold its time."""
 
     ns: int | None
     line: Any
@@ -51,35 +49,38 @@ class Entry(NamedTuple):
 
 
 def from_loki_protobuf(signal: str, data: memoryview, columns: Columns) -> Transcoded:
-    """The export request of framed logproto.PushRequest messages."""
+    """Return the export request of framed logproto.PushRequest messages."""
     return _request(signal, data, columns, _streams_of_protobuf)
 
 
 def from_loki_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
-    """The export request of framed JSON push requests."""
+    """Return the export request of framed JSON push requests."""
     return _request(signal, data, columns, _streams_of_json)
 
 
 def _request(signal: str, data: memoryview, columns: Columns, streams: Any) -> Transcoded:
     if signal != "logs":
         raise Corrupt(f"Loki push requests contain logs, not {signal}")
-    request, damage, reading = Request(), Damage(), Reading()
-    for at, message in frames(data):
+    request, damage, findings = RequestBuilder(), Damage(), FindingsBuilder()
+    for at, message in split_frames(data):
         try:
             for labels, entries in streams(message):
-                _add_stream(request, labels, _watched(entries, labels, columns.latest_ns, reading))
+                _add_stream(request, labels, _note_doubtful_times(entries, labels, columns.latest_ns, findings))
         except Unfit as error:
             damage.note(f"the message at byte {at}", str(error))
     damage.refuse()
-    return reading.transcoded(request.data())
+    return findings.build(request.data())
 
 
-def _watched(entries: Iterable[Entry], labels: Pairs, latest_ns: int | None, reading: Reading) -> Iterator[Entry]:
-    """The same entries; times that are probably wrong are noted, in Loki's words, because doors answer with them."""
+def _note_doubtful_times(
+    entries: Iterable[Entry], labels: Pairs, latest_ns: int | None, findings: FindingsBuilder
+) -> Iterator[Entry]:
+    """Yield the same entries; times that are probably wrong are noted, in Loki's words, because push doors answer with
+    them."""
     for entry in entries:
         kind = "" if entry.given_ns is None else doubt(entry.given_ns, latest_ns)
         if kind:
-            reading.note(kind, _complaint(entry.given_ns or 0, kind, labels))
+            findings.note(kind, _complaint(entry.given_ns or 0, kind, labels))
         yield entry
 
 
@@ -92,7 +93,7 @@ def _complaint(ns: int, kind: str, labels: Pairs) -> str:
     return f"entry for stream {stream} has timestamp too old: {when}, oldest acceptable timestamp is: {oldest}"
 
 
-def _add_stream(request: Request, labels: Pairs, entries: Iterable[Entry]) -> None:
+def _add_stream(request: RequestBuilder, labels: Pairs, entries: Iterable[Entry]) -> None:
     found = dict(labels)
     resource = key_values(RESOURCE_ATTRIBUTES, labels)
     service = next((found[name] for name in SERVICE_LABELS if found.get(name)), None)
@@ -101,7 +102,7 @@ def _add_stream(request: Request, labels: Pairs, entries: Iterable[Entry]) -> No
     level = _level(found)
     for entry in entries:
         metadata = dict(entry.metadata)
-        parts = [body(entry.line), _level(metadata) or level]
+        parts = [encode_body(entry.line), _level(metadata) or level]
         if entry.ns is not None:
             parts.append(_time(Nanoseconds(entry.ns), "") or b"")
         for place, names in _IDS:
@@ -113,7 +114,7 @@ def _add_stream(request: Request, labels: Pairs, entries: Iterable[Entry]) -> No
 
 def _level(pairs: dict[str, Any]) -> bytes:
     for name in LEVEL_LABELS:
-        data = severity(pairs[name]) if pairs.get(name) else None
+        data = encode_severity(pairs[name]) if pairs.get(name) else None
         if data is not None:
             return data
     return b""
@@ -124,7 +125,8 @@ def _level(pairs: dict[str, Any]) -> bytes:
 
 @cache
 def _push_request() -> Any:
-    """logproto.PushRequest. Strings are declared as bytes: one that is not UTF-8 shall not cost the others."""
+    """Return the class of logproto.PushRequest. Strings are declared as bytes, so that protobuf does not refuse the
+    whole request for one that is not UTF-8."""
     proto = descriptor_pb2.FileDescriptorProto(name="lakerunner_loki.proto", package="lakerunner_loki", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     messages: dict[str, Sequence[tuple[int, str, int, str]]] = {
@@ -168,7 +170,7 @@ def _entry(entry: Any) -> Entry:
     time = entry.timestamp
     ns = time.seconds * 10**9 + time.nanos if entry.HasField("timestamp") else None
     metadata = [(_text(pair.name), _text_or_bytes(pair.value)) for pair in (*entry.metadata, *entry.parsed)]
-    return _timed(ns, _text_or_bytes(entry.line), metadata)
+    return _make_entry(ns, _text_or_bytes(entry.line), metadata)
 
 
 def _text(data: bytes) -> str:
@@ -182,8 +184,8 @@ def _text_or_bytes(data: bytes) -> str | bytes:
         return data
 
 
-def _timed(ns: int | None, line: Any, metadata: list[tuple[str, Any]]) -> Entry:
-    """An entry whose time, if OTLP cannot hold it, stays in its metadata."""
+def _make_entry(ns: int | None, line: Any, metadata: list[tuple[str, Any]]) -> Entry:
+    """Return an entry; a time that OTLP cannot hold is kept in its metadata."""
     if ns is not None and not 0 < ns <= LAST_NS:
         return Entry(None, line, [*metadata, ("timestamp", str(ns))], ns)
     return Entry(ns, line, metadata, ns)
@@ -193,7 +195,7 @@ def _timed(ns: int | None, line: Any, metadata: list[tuple[str, Any]]) -> Entry:
 
 
 def _streams_of_json(message: memoryview) -> Iterator[tuple[Pairs, Iterator[Entry]]]:
-    push = parsed(bytes(message))
+    push = parse_json(bytes(message))
     streams = push.get("streams") if isinstance(push, dict) else None
     if not isinstance(streams, list):
         raise Unfit("a Loki push request must be an object with a list of streams")
@@ -217,30 +219,30 @@ def _entries(values: list[Any], where: str) -> Iterator[Entry]:
         here = f"{where}, value {index}"
         if type(value) is not list or len(value) not in (2, 3) or not isinstance(value[1], str):
             raise Unfit(f"{here}: expected [time, line] or [time, line, metadata]")
-        ns = integer(value[0])
+        ns = parse_integer(value[0])
         if ns is None:
             raise Unfit(f"{here}: time is not in nanoseconds since 1970")
-        yield _timed(ns, value[1], list(_pairs(value[2] if len(value) == 3 else {}, here)))
+        yield _make_entry(ns, value[1], list(_pairs(value[2] if len(value) == 3 else {}, here)))
 
 
 # ---- labels
 
 
 def parse_labels(data: bytes) -> Pairs:
-    """Read `{a="b", c="d"}` as pairs. Raise Unfit with the byte where it is wrong."""
-    return _known_labels(data) if len(data) <= _KNOWN_BYTES else _labels(data)
+    """Parse `{a="b", c="d"}`. Raise Unfit with the byte of the error."""
+    return _cached_labels(data) if len(data) <= _KNOWN_BYTES else _labels(data)
 
 
-@lru_cache(maxsize=2048)  # clients send the same streams again and again
-def _known_labels(data: bytes) -> Pairs:
+@lru_cache(maxsize=2048)  # clients repeat their streams
+def _cached_labels(data: bytes) -> Pairs:
     return _labels(data)
 
 
 def _labels(data: bytes) -> Pairs:
     text = data.strip().decode(errors="surrogateescape")
     if text[:1] != "{":
-        raise Unfit(f"labels {_shown(data)} do not start with a brace")
-    tokens = _LabelTokens(text, _shown(data))
+        raise Unfit(f"labels {_excerpt(data)} do not start with a brace")
+    tokens = _LabelTokens(text, _excerpt(data))
     labels = (item.matcher for item in read_items(tokens, STREAM))
     found = tuple((_text(_bytes(label.name)), _text_or_bytes(_bytes(label.value))) for label in labels)
     if tokens.end < len(text):
@@ -255,7 +257,7 @@ class _Token(NamedTuple):
 
 
 class _LabelTokens:
-    """The tokens of a stream's labels, the opening brace first. `end` is that of the last one taken."""
+    """The tokens of a stream's labels, the opening brace first. `end` is the end of the last one taken."""
 
     def __init__(self, text: str, shown: str) -> None:
         self.end = 0
@@ -295,5 +297,31 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _shown(data: bytes) -> str:
+def _excerpt(data: bytes) -> str:
     return repr(data[:80].decode("utf-8", "backslashreplace"))
+
+
+_MAX_LENGTH_BYTES = 5
+
+
+def split_frames(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yield (position, message) of each message, which is preceded by its length as a varint. Raise Corrupt at the
+    first that is longer than the rest of the data."""
+    at = 0
+    while at < len(data):
+        start = at
+        size, at = _length(data, at)
+        if size > len(data) - at:
+            raise Corrupt(f"byte {start}: a message of {size} bytes, but only {len(data) - at} are left")
+        yield start, data[at : at + size]
+        at += size
+
+
+def _length(data: memoryview, at: int) -> tuple[int, int]:
+    """Return (the varint here, the position behind it)."""
+    number = 0
+    for place, byte in enumerate(data[at : at + _MAX_LENGTH_BYTES]):
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return number, at + place + 1
+    raise Corrupt(f"byte {at}: expected the length of a message")

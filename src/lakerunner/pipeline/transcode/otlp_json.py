@@ -1,8 +1,8 @@
-"""OTLP/JSON to OTLP protobuf: proto3 JSON, but for trace and span ids, which are hex instead of base64.
+"""OTLP/JSON to OTLP protobuf: proto3 JSON, except that trace and span ids are hex instead of base64.
 
-Comes in: a request as JSON. Goes out: the same request in protobuf. The writers are made from OTLP's own descriptors,
-so that every field is known; fields from the future are ignored, as OTLP asks of receivers. What has two meanings is
-refused: a member given twice, two members of a kind of which there can be one.
+Comes in: a request as JSON. Goes out: the same request in protobuf. The writers are built from OTLP's own descriptors,
+so that every field is known; unknown fields are ignored, as OTLP requires of receivers. What is ambiguous is refused: a
+member given twice, or two members of a oneof.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, length, tag, varint
-from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique
-from lakerunner.pipeline.transcode.values import SHORT, SHORT_VALUES, Unfit, attribute_key
+from lakerunner.pipeline.transcode.any_values import SHORT, SHORT_VALUES, Unfit, attribute_key
+from lakerunner.pipeline.transcode.json_text import load_fast, names_are_unique, parse_exactly
 
 _REQUESTS = {
     "logs": ExportLogsServiceRequest.DESCRIPTOR,
@@ -42,7 +42,7 @@ REQUEST_MEMBERS = {
 _IDS = ("trace_id", "span_id", "parent_span_id")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
-_EXACT = float(1 << 53)  # up to here a double that is whole is the number that was written
+_EXACT = float(1 << 53)  # up to here, a double without a fraction is exactly the number that was written
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 _SECOND = b"\x12"
@@ -50,35 +50,37 @@ _SECOND = b"\x12"
 Write = Callable[[Any], bytes]
 
 
-class _Wrong(Unfit):
-    """What is wrong, and the path to it."""
+class _FieldError(Unfit):
+    """Raised with what is wrong, and the path to the field."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
         self.reason, self.path = reason, path
 
-    def under(self, name: str) -> _Wrong:
-        return _Wrong(self.reason, f"{name}.{self.path}" if self.path and self.path[0] != "[" else name + self.path)
+    def under(self, name: str) -> _FieldError:
+        """Return the error with this name in front of its path."""
+        dot = "." if self.path and self.path[0] != "[" else ""
+        return _FieldError(self.reason, f"{name}{dot}{self.path}")
 
 
 def request_from_json(signal: str, data: bytes) -> bytes:
-    """The export request as protobuf bytes. UserError if it is none."""
+    """Return the export request as protobuf. Raise UserError if it is not one."""
     if signal not in _REQUESTS:
         raise UserError(f"unknown signal {signal!r}: use one of {', '.join(_REQUESTS)}")
     try:
-        value = loaded(data)
+        value = load_fast(data)
     except Unfit as error:
         raise UserError(f"the body is not JSON: {error}") from error
     if type(value) is not dict:
         raise UserError("an OTLP/JSON request must be an object")
     try:
-        return write_request(signal, value if names_are_unique(data, value) else exactly(data))
+        return write_request(signal, value if names_are_unique(data, value) else parse_exactly(data))
     except Unfit as error:
         raise UserError(f"the body is not an OTLP {signal} request: {error}") from error
 
 
 def write_request(signal: str, value: Any) -> bytes:
-    """The request that this parsed JSON is. Unfit, with the path, if it is none."""
+    """Encode a request from parsed JSON. Raise Unfit, with the path of the error, if it is not one."""
     try:
         return _message(_REQUESTS[signal])(value)
     except RecursionError:
@@ -87,11 +89,11 @@ def write_request(signal: str, value: Any) -> bytes:
 
 @cache
 def _message(descriptor: Descriptor) -> Write:
-    """What writes the content of such a message."""
+    """Return a function that writes the content of such a message."""
     fields: dict[str, tuple[int, Write]] = {}
 
     def write(value: Any) -> bytes:
-        if not fields:  # filled at first use, because messages hold themselves
+        if not fields:  # filled at the first use, because messages are recursive
             fields.update(_fields(descriptor))
         if type(value) is not dict:
             raise _not_an_object(value)
@@ -102,11 +104,11 @@ def _message(descriptor: Descriptor) -> Write:
                 continue
             bit, write_field = known
             if seen & bit:
-                raise _Wrong("given twice, or together with a field that excludes it", name)
+                raise _FieldError("given twice, or together with a field that excludes it", name)
             seen |= bit
             try:
                 parts.append(write_field(item))
-            except _Wrong as error:
+            except _FieldError as error:
                 raise error.under(name) from None
         return b"".join(parts)
 
@@ -114,8 +116,8 @@ def _message(descriptor: Descriptor) -> Write:
 
 
 def _scalars_first(write: Write) -> Write:
-    """The same, but a KeyValue that holds a scalar, as most do, is written without looking at it member by member.
-    Where something is wrong with it, the long way says what."""
+    """Return a faster writer for a KeyValue that holds a scalar, as most do. Anything else, and every error, is left to
+    `write`, which knows what is wrong."""
 
     def write_pair(value: Any) -> bytes:
         if type(value) is not dict or len(value) != 2:
@@ -131,25 +133,25 @@ def _scalars_first(write: Write) -> Write:
             return write(value)
         try:
             data = scalar(item)
-        except _Wrong:
+        except _FieldError:
             return write(value)
         return b"".join((attribute_key(key), _SECOND, length(len(data)), data))
 
     return write_pair
 
 
-def _not_an_object(value: Any) -> _Wrong:
+def _not_an_object(value: Any) -> _FieldError:
     if type(value) is list or not isinstance(value, list):
-        return _Wrong(f"{_shown(value)} is not an object")
+        return _FieldError(f"{_excerpt(value)} is not an object")
     names = [name for name, _ in value]
-    return _Wrong("given twice", next(name for name in names if names.count(name) > 1))
+    return _FieldError("given twice", next(name for name in names if names.count(name) > 1))
 
 
 def _fields(descriptor: Descriptor) -> dict[str, tuple[int, Write]]:
-    """By both of its names, each field's bit, shared by those of which there can be one, and its writer."""
+    """Return, by both of its names, each field's writer and its bit, which the members of a oneof share."""
     fields = {}
     for field in descriptor.fields:
-        if field.name.endswith("_strindex"):  # profiles alone may use them
+        if field.name.endswith("_strindex"):  # only for profiles
             continue
         oneof = field.containing_oneof
         bit = 1 << (64 + oneof.index) if oneof is not None and len(oneof.fields) > 1 else 1 << field.number
@@ -158,7 +160,7 @@ def _fields(descriptor: Descriptor) -> dict[str, tuple[int, Write]]:
 
 
 def _field(field: FieldDescriptor) -> Write:
-    """What writes the whole field: tag, length where there is one, content."""
+    """Return a function that writes the whole field: tag, length if it has one, content."""
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         content, wire_type = _message(field.message_type), DELIMITED
     elif field.type == FieldDescriptor.TYPE_BYTES:
@@ -187,7 +189,7 @@ def _repeated(field_tag: bytes, content: Write) -> Write:
         for index, item in enumerate(_items(value)):
             try:
                 data = content(item)
-            except _Wrong as error:
+            except _FieldError as error:
                 raise error.under(f"[{index}]") from None
             parts += (field_tag, length(len(data)), data)
         return b"".join(parts)
@@ -204,33 +206,33 @@ def _packed(field_tag: bytes, content: Write) -> Write:
 
 def _items(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise _Wrong(f"{_shown(value)} is not a list")
+        raise _FieldError(f"{_excerpt(value)} is not a list")
     return value
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "..."
 
 
 def _string(value: Any) -> bytes:
     if type(value) is not str:
-        raise _Wrong(f"{_shown(value)} is not a string")
+        raise _FieldError(f"{_excerpt(value)} is not a string")
     return value.encode()
 
 
 def _hex(value: Any) -> bytes:
     if type(value) is not str or not _HEX.fullmatch(value):
-        raise _Wrong(f"{_shown(value)} is not hex")
+        raise _FieldError(f"{_excerpt(value)} is not hex")
     return bytes.fromhex(value)
 
 
 def _base64(value: Any) -> bytes:
-    """Base64 with either alphabet, padded or not, as proto3 JSON allows."""
+    """Decode base64 with either alphabet, padded or not, as proto3 JSON allows."""
     try:
         return base64.b64decode(value.translate(_STANDARD) + "=" * (-len(value) % 4), validate=True)
     except (AttributeError, ValueError, binascii.Error):
-        raise _Wrong(f"{_shown(value)} is not base64") from None
+        raise _FieldError(f"{_excerpt(value)} is not base64") from None
 
 
 _STANDARD = str.maketrans("-_", "+/")
@@ -238,7 +240,7 @@ _STANDARD = str.maketrans("-_", "+/")
 
 def _bool(value: Any) -> bytes:
     if type(value) is not bool:
-        raise _Wrong(f"{_shown(value)} is not true or false")
+        raise _FieldError(f"{_excerpt(value)} is not true or false")
     return b"\x01" if value else b"\x00"
 
 
@@ -251,21 +253,21 @@ def _double(value: Any) -> bytes:
         except ValueError:
             number = None
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise _Wrong(f"{_shown(value)} is not a number")
+        raise _FieldError(f"{_excerpt(value)} is not a number")
     try:
         return struct.pack("<d", number)
     except OverflowError:
-        raise _Wrong(f"{_shown(value)} is larger than a double") from None
+        raise _FieldError(f"{_excerpt(value)} is larger than a double") from None
 
 
-def _whole(low: int, high: int, write: Callable[[int], bytes]) -> Write:
+def _integer_writer(low: int, high: int, write: Callable[[int], bytes]) -> Write:
     def content(value: Any) -> bytes:
         number = value
         digits = type(value) is str and _INTEGER.fullmatch(value)
         if digits or (isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT):
             number = int(value)
         if type(number) is not int or not low <= number <= high:
-            raise _Wrong(f"{_shown(value)} is not a whole number from {low} to {high}")
+            raise _FieldError(f"{_excerpt(value)} is not a whole number from {low} to {high}")
         return write(number)
 
     return content
@@ -296,16 +298,16 @@ _SCALARS: dict[int, tuple[Write, int]] = {
     FieldDescriptor.TYPE_STRING: (_string, DELIMITED),
     FieldDescriptor.TYPE_BOOL: (_bool, VARINT),
     FieldDescriptor.TYPE_DOUBLE: (_double, FIXED64),
-    FieldDescriptor.TYPE_INT32: (_whole(*_I32, _signed), VARINT),
-    FieldDescriptor.TYPE_INT64: (_whole(*_I64, _signed), VARINT),
-    FieldDescriptor.TYPE_UINT32: (_whole(*_U32, varint), VARINT),
-    FieldDescriptor.TYPE_UINT64: (_whole(*_U64, varint), VARINT),
-    FieldDescriptor.TYPE_SINT32: (_whole(*_I32, _zigzag), VARINT),
-    FieldDescriptor.TYPE_FIXED32: (_whole(*_U32, struct.Struct("<I").pack), FIXED32),
-    FieldDescriptor.TYPE_FIXED64: (_whole(*_U64, struct.Struct("<Q").pack), FIXED64),
-    FieldDescriptor.TYPE_SFIXED64: (_whole(*_I64, struct.Struct("<q").pack), FIXED64),
+    FieldDescriptor.TYPE_INT32: (_integer_writer(*_I32, _signed), VARINT),
+    FieldDescriptor.TYPE_INT64: (_integer_writer(*_I64, _signed), VARINT),
+    FieldDescriptor.TYPE_UINT32: (_integer_writer(*_U32, varint), VARINT),
+    FieldDescriptor.TYPE_UINT64: (_integer_writer(*_U64, varint), VARINT),
+    FieldDescriptor.TYPE_SINT32: (_integer_writer(*_I32, _zigzag), VARINT),
+    FieldDescriptor.TYPE_FIXED32: (_integer_writer(*_U32, struct.Struct("<I").pack), FIXED32),
+    FieldDescriptor.TYPE_FIXED64: (_integer_writer(*_U64, struct.Struct("<Q").pack), FIXED64),
+    FieldDescriptor.TYPE_SFIXED64: (_integer_writer(*_I64, struct.Struct("<q").pack), FIXED64),
 }
-# AnyValue's scalars but texts, by their JSON names.
+# AnyValue's scalars except texts, by their JSON names.
 _SCALAR_VALUES: dict[str, Write] = {
     "intValue": lambda value: b"\x18" + _SCALARS[FieldDescriptor.TYPE_INT64][0](value),
     "boolValue": lambda value: b"\x10" + _bool(value),

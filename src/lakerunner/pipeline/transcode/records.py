@@ -1,7 +1,7 @@
-"""Records of named values, as JSON lines, CSV and Parquet hold them, to OTLP: what the three signals share.
+"""Records of named values, from JSON lines, CSV and Parquet, to OTLP: what the three signals share.
 
-Comes in: the names and values of one record after the other. Goes out: an export request. What always holds: each
-value goes to its field, or is an attribute under its own name; a value that its field cannot hold is an attribute too.
+Comes in: the names and values of one record after the other. Goes out: an export request. What always holds: each value
+goes to its field, or becomes an attribute under its own name; so does a value that its field cannot hold.
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
+from lakerunner.model.source import doubt
 from lakerunner.model.time import iso_time
-from lakerunner.pipeline.transcode.columns import TIMES, Columns, Plan, Plans
-from lakerunner.pipeline.transcode.json_text import inside
-from lakerunner.pipeline.transcode.plausible import doubt
-from lakerunner.pipeline.transcode.reading import Reading
-from lakerunner.pipeline.transcode.request import Request
-from lakerunner.pipeline.transcode.times import instant
-from lakerunner.pipeline.transcode.values import (
+from lakerunner.pipeline.transcode.any_values import (
     ABSENT,
     SHORT,
     SHORT_VALUES,
@@ -31,6 +26,10 @@ from lakerunner.pipeline.transcode.values import (
     key_values,
     short_heads,
 )
+from lakerunner.pipeline.transcode.columns import TIMES, ColumnPlan, ColumnPlans, Columns
+from lakerunner.pipeline.transcode.json_text import parse_embedded
+from lakerunner.pipeline.transcode.results import FindingsBuilder, RequestBuilder
+from lakerunner.pipeline.transcode.times import parse_instant
 
 SERVICE_NAME = "service.name"
 RESOURCE_ATTRIBUTES = b"\x0a"  # of a Resource
@@ -40,16 +39,16 @@ _MAX_SERVICES = 4096
 _IDS = ("trace_id", "span_id", "parent_span_id")
 
 
-class Kept(bytes):
-    """A field that does not say all that the column said: the column stays an attribute as well."""
+class Inexact(bytes):
+    """An encoded field that does not hold everything of its column: the column stays an attribute as well."""
 
 
-# A value and the unit its column is known to have, "" if none: the field's bytes, or None if it cannot hold the value.
+# From a value and the known unit of its column ("" if unknown) to the encoded field; None if it cannot hold the value.
 Place = Callable[[Any, str], bytes | None]
 
 
-def integer(value: Any) -> int | None:
-    """A whole number, or the digits of one."""
+def parse_integer(value: Any) -> int | None:
+    """Return a whole number, also from its digits; None for anything else."""
     if type(value) is int:
         return value
     if isinstance(value, str) and _INTEGER.fullmatch(value):
@@ -57,10 +56,10 @@ def integer(value: Any) -> int | None:
     return None
 
 
-def members(value: Any) -> Iterable[tuple[str, Any]] | None:
-    """The members of an object, or of a text that is a JSON object."""
+def object_members(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """Return the members of an object, or of a text that is a JSON object; None for anything else."""
     if isinstance(value, str) and value[:1] == "{":
-        value = inside(value)
+        value = parse_embedded(value)
     if type(value) is dict:
         return value.items()
     return value if type(value) is Members else None
@@ -76,20 +75,20 @@ _pack_time = struct.Struct("<Q").pack
 
 @dataclass(frozen=True)
 class TimeIn:
-    """The place of a time; dates without a year lie near `near_ns`. `watch` sees each time that is placed."""
+    """Places a time; dates without a year lie near `near_ns`. `watch` is called with each time that is placed."""
 
     tag: bytes
     near_ns: int | None = None
     watch: Callable[[int], None] | None = None
 
     def __call__(self, value: Any, unit: str) -> bytes | None:
-        found = instant(value, unit, self.near_ns)
+        found = parse_instant(value, unit, self.near_ns)
         if found is None:
             return None
         if self.watch is not None:
             self.watch(found.ns)
         data = self.tag + _pack_time(found.ns)
-        return data if found.exact else Kept(data)
+        return data if found.exact else Inexact(data)
 
 
 def time_in(field: int) -> TimeIn:
@@ -97,17 +96,17 @@ def time_in(field: int) -> TimeIn:
 
 
 def id_in(field: int, size: int) -> Place:
-    """A trace or span id of so many bytes, as hex or as bytes; one of zeros is none."""
+    """Return a place for a trace or span id of `size` bytes, given as hex or as bytes; zeros are not an id."""
     field_tag = tag(field, 2) + length(size)
 
     def place(value: Any, _: str) -> bytes | None:
-        data = identifier(value, size)
+        data = parse_id(value, size)
         return None if data is None else field_tag + data
 
     return place
 
 
-def identifier(value: Any, size: int) -> bytes | None:
+def parse_id(value: Any, size: int) -> bytes | None:
     if isinstance(value, str) and len(value) == 2 * size and value.isalnum():
         try:
             value = bytes.fromhex(value)
@@ -122,34 +121,34 @@ def fixed32_in(field: int) -> Place:
     field_tag = tag(field, FIXED32)
 
     def place(value: Any, _: str) -> bytes | None:
-        number = integer(value)
+        number = parse_integer(value)
         return field_tag + struct.pack("<I", number) if number is not None and 0 <= number < 1 << 32 else None
 
     return place
 
 
-class Records(ABC):
-    """One signal's records on their way into a request."""
+class SignalRecords(ABC):
+    """Writes the records of one signal into a request."""
 
     signal: ClassVar[str]
     attribute_tag: ClassVar[bytes]
-    row_time: ClassVar[str] = "timestamp"  # the field that is the time of the row
-    places: ClassVar[Mapping[str, Place]]  # fields that stand in the item itself
-    wanted: ClassVar[tuple[str, ...]]  # fields without which something is guessed, so it is noted
+    row_time: ClassVar[str] = "timestamp"  # the field that becomes the time of the row
+    places: ClassVar[Mapping[str, Place]]  # fields of the item itself
+    expected: ClassVar[tuple[str, ...]]  # fields whose absence is noted, because something is guessed instead
 
-    def __init__(self, columns: Columns, reading: Reading) -> None:
-        self.reading = reading
-        self.plans = Plans(self.signal, columns)
+    def __init__(self, columns: Columns, findings: FindingsBuilder) -> None:
+        self.findings = findings
+        self.plans = ColumnPlans(self.signal, columns)
         self.near_ns = columns.near_ns
         self._latest_ns = columns.latest_ns
         self._places = {name: self._own_place(name, place) for name, place in self.places.items()}
-        self.request = Request()
+        self.request = RequestBuilder()
         self._heads = short_heads(self.attribute_tag)
         self._services: dict[str, bytes] = {}
 
     @abstractmethod
     def add(self, names: tuple[str, ...], values: Sequence[Any]) -> None:
-        """One record; a value may be ABSENT. Unfit if it cannot be one of this signal."""
+        """Add one record; a value may be ABSENT. Raise Unfit if it cannot be a record of this signal."""
 
     def data(self) -> bytes:
         return self.request.data()
@@ -163,17 +162,17 @@ class Records(ABC):
     def _watch_time(self, ns: int) -> None:
         kind = doubt(ns, self._latest_ns)
         if kind:
-            self.reading.note(kind, f"the record has the time {iso_time(ns)}")
+            self.findings.note(kind, f"the record has the time {iso_time(ns)}")
 
-    def placed(self, plan: Plan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
-        """Append to `parts` what stands in the item itself: its own fields, and the columns that are no field.
-        What comes back are the fields that are still to be placed, by name."""
+    def place_fields(self, plan: ColumnPlan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
+        """Append to `parts` the item's own fields, and the columns without a field as attributes. Return the fields
+        that are still to be placed, by name."""
         places = self._places
         open_fields: dict[str, Any] = {}
         for field, index, unit in plan.fields:
             value = values[index]
             if value is ABSENT:
-                if field in self.wanted:
+                if field in self.expected:
                     self._note_missing(field)
                 continue
             place = places.get(field)
@@ -184,7 +183,7 @@ class Records(ABC):
                 self._note_misfit(field, value)
             if type(data) is not bytes:
                 open_fields[field] = value
-        for field in self.wanted:
+        for field in self.expected:
             if field not in plan.at:
                 self._note_missing(field)
         heads = self._heads
@@ -193,7 +192,7 @@ class Records(ABC):
             if value is ABSENT:
                 continue
             if type(value) is str and (size := len(text := value.encode())) < SHORT and len(key) < 2 * SHORT:
-                # Nearly every attribute, so it is written without a call.
+                # Nearly every attribute is short, so it is written without a call.
                 parts += (heads[len(key) + 4 + size], key, SHORT_VALUES[size], text)
             else:
                 content = any_value(value)
@@ -202,21 +201,21 @@ class Records(ABC):
         return open_fields
 
     def _note_missing(self, field: str) -> None:
-        self.reading.note(f"no {field}", f"no column is the {field}")
+        self.findings.note(f"no {field}", f"no column is the {field}")
 
     def _note_misfit(self, field: str, value: Any) -> None:
-        """Note a value that says something, and not what its field holds: the column stays an attribute."""
+        """Note a value that its field cannot hold, unless it means "none": the column stays an attribute."""
         if field in TIMES:
-            self.reading.note("time not understood", f"{field} {str(value)[:80]!r} is not a time")
+            self.findings.note("time not understood", f"{field} {str(value)[:80]!r} is not a time")
         elif field in _IDS and isinstance(value, str) and value.strip("0"):
-            self.reading.note("id not hex", f"{field} {value[:80]!r} is not hex digits of an id")
+            self.findings.note("id not hex", f"{field} {value[:80]!r} is not an id in hex digits")
         elif field == "level" and type(value) is int:
-            self.reading.note("level not understood", f"level {str(value)[:80]} is a number, whose meaning is unknown")
+            self.findings.note("level not understood", f"level {str(value)[:80]} is a number, whose meaning is unknown")
 
     def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:
-        """Take the attributes, the resource and the service of the fields that are left, and make attributes of all
-        others. What comes back is the resource's content."""
-        spliced = members(open_fields.get("attributes"))
+        """Place the attributes, the resource and the service, and make attributes of all other fields that are left.
+        Return the resource's content."""
+        spliced = object_members(open_fields.get("attributes"))
         if spliced is not None:
             parts.append(key_values(self.attribute_tag, spliced))
             del open_fields["attributes"]
@@ -227,7 +226,7 @@ class Records(ABC):
 
     def _resource(self, open_fields: dict[str, Any]) -> bytes:
         content, named = b"", False
-        pairs = members(open_fields.get("resource"))
+        pairs = object_members(open_fields.get("resource"))
         if pairs is not None:
             pairs = list(pairs)
             content, named = key_values(RESOURCE_ATTRIBUTES, pairs), SERVICE_NAME in dict(pairs)

@@ -1,4 +1,4 @@
-"""Every function of PromQL. One more is one more row in the table of its file."""
+"""All functions of PromQL. To add one, add a row to the table of its file; a new file is one more table here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from lakerunner.promql.functions.clock import CLOCK
 from lakerunner.promql.functions.histograms import HISTOGRAMS
 from lakerunner.promql.functions.info import INFO
 from lakerunner.promql.functions.label_functions import LABEL_FUNCTIONS
-from lakerunner.promql.functions.numbers import NUMBERS
+from lakerunner.promql.functions.numbers import NUMBERS, TRIGONOMETRY
 from lakerunner.promql.functions.over_time import OVER_TIME
 from lakerunner.promql.functions.presence import PRESENCE
 from lakerunner.promql.functions.rates import RATES
 from lakerunner.promql.functions.regression import REGRESSIONS
 from lakerunner.promql.functions.sorting import SORTING
-from lakerunner.promql.functions.trigonometry import TRIGONOMETRY
 from lakerunner.series.function import Function
 
 _TABLES: tuple[tuple[Function, ...], ...] = (

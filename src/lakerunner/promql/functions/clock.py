@@ -1,7 +1,7 @@
-"""Times, and what the calendar (UTC) says of them.
+"""Times, and their calendar fields in UTC.
 
-Times are seconds since 1970. The calendar is the proleptic Gregorian one, for any time that an int64 of seconds can
-say; a number that is none (NaN, infinite, too large) is the most negative one, as on amd64.
+Times are seconds since 1970. The calendar is the proleptic Gregorian one, for any time that fits an int64 of seconds; a
+number that does not (NaN, infinite, too large) becomes the most negative one, as the conversion does on amd64.
 """
 
 from __future__ import annotations
@@ -12,54 +12,55 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NO_LABELS
-from lakerunner.promql.functions.arguments import SCALAR, VECTOR, never_steady, vector_of
-from lakerunner.promql.functions.elementwise import changed
+from lakerunner.promql.functions.arguments import SCALAR, VECTOR, map_numbers, never_steady, vector_of
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import Call, Expression, Selector, bare
-from lakerunner.series.function import Called, Function
+from lakerunner.series.function import Function, Invocation
 from lakerunner.series.values import Samples, Scalar, Vector
 
 _DAY = 86_400
-_ERA = 146_097  # days of 400 years, after which the calendar repeats
+_ERA = 146_097  # days in 400 years, after which the calendar repeats
 _NO_TIME = np.int64(-(1 << 63))
-_FIRST_TIME = np.int64(-9_223_372_028_741_760_000)  # what is before it Prometheus takes for 2^64 seconds later
+_FIRST_TIME = np.int64(
+    -9_223_372_028_741_760_000
+)  # Go's time wraps around before it: Prometheus sees 2^64 seconds later
 _WRAP_DAYS, _WRAP_SECONDS = divmod(1 << 64, _DAY)
 
 
 class Moments(NamedTuple):
-    """Days since 1970, seconds of the day."""
+    """Days since 1970, and seconds of the day."""
 
     days: Ints
     seconds: Ints
 
 
-def _time(called: Called) -> Scalar:
-    return Scalar(called.steps.times / 1000)
+def _time(invocation: Invocation) -> Scalar:
+    return Scalar(invocation.steps.times / 1000)
 
 
-def _timestamp(called: Called) -> Vector:
-    """Of a selector the samples' own times; else the time of the step."""
-    if not called.arguments:
-        return _of_samples(called, lambda samples: samples.times)
-    vector = vector_of(called)
-    values = np.broadcast_to(called.steps.times / 1000, vector.values.shape)
+def _timestamp(invocation: Invocation) -> Vector:
+    """Return the times of a selector's samples; for anything else the time of the step."""
+    if not invocation.arguments:
+        return _of_samples(invocation, lambda samples: samples.times)
+    vector = vector_of(invocation)
+    values = np.broadcast_to(invocation.steps.times / 1000, vector.values.shape)
     return Vector(vector.labels, values, vector.present, drop_name=vector.drop_name)
 
 
-def _start_timestamp(called: Called) -> Vector:
-    """Of a selector the start times of its samples; else nothing."""
-    if not called.arguments:
-        return _of_samples(called, lambda samples: samples.starts)
-    vector = vector_of(called)
+def _start_timestamp(invocation: Invocation) -> Vector:
+    """Return the start times of a selector's samples; for anything else nothing."""
+    if not invocation.arguments:
+        return _of_samples(invocation, lambda samples: samples.starts)
+    vector = vector_of(invocation)
     return Vector(vector.labels, vector.values, np.zeros(vector.present.shape, bool), drop_name=vector.drop_name)
 
 
-def _of_samples(called: Called, times_of: Callable[[Samples], Ints | None]) -> Vector:
-    """A time, in seconds, of the sample that counts at each step; 0 where samples do not say it."""
-    selector = bare(called.call.arguments[0])
+def _of_samples(invocation: Invocation, times_of: Callable[[Samples], Ints | None]) -> Vector:
+    """Return a time, in seconds, of the sample that counts at each step; 0 if samples have no such time."""
+    selector = bare(invocation.call.arguments[0])
     if not isinstance(selector, Selector):
-        raise TypeError(f"{called.call.function} of {selector}")
-    samples, index = called.evaluation.times_of(selector, called.steps)
+        raise TypeError(f"{invocation.call.function} of {selector}")
+    samples, index = invocation.evaluation.times_of(selector, invocation.steps)
     times = times_of(samples)
     there = index >= 0
     values = np.zeros(index.shape)
@@ -69,23 +70,23 @@ def _of_samples(called: Called, times_of: Callable[[Samples], Ints | None]) -> V
 
 
 def _steady_timestamp(call: Call, steady: Callable[[Expression], bool]) -> bool:
-    """Of samples if the selector is; of anything else it is the time of the step."""
+    """Return whether the selector is steady; for anything else the value is the time of the step."""
     (of,) = call.arguments
     return isinstance(bare(of), Selector) and steady(of)
 
 
 def _calendar(name: str, field: Callable[[Moments], Ints]) -> Function:
-    def evaluate(called: Called) -> Vector:
-        if not called.arguments:
-            steps = field(moments(np.trunc(called.steps.times / 1000)))
+    def evaluate(invocation: Invocation) -> Vector:
+        if not invocation.arguments:
+            steps = field(moments(np.trunc(invocation.steps.times / 1000)))
             return Vector([NO_LABELS], steps[None, :].astype(np.float64), np.ones((1, len(steps)), bool))
-        return changed(vector_of(called), lambda values: field(moments(values)).astype(np.float64))
+        return map_numbers(vector_of(invocation), lambda values: field(moments(values)).astype(np.float64))
 
     return Function(name, (VECTOR,), VECTOR, evaluate, optional=1, steady=never_steady)
 
 
 def moments(values: Floats) -> Moments:
-    """Of times in seconds, their fractions cut off."""
+    """Split times in seconds, truncated, into days and seconds."""
     fits = (values >= -(2.0**63)) & (values < 2.0**63)
     whole = np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _NO_TIME)
     wraps = whole < _FIRST_TIME
@@ -102,14 +103,16 @@ def _minute(moments: Moments) -> Ints:
 
 
 def _day_of_week(moments: Moments) -> Ints:
-    """Sunday is 0; 1970 began on a Thursday."""
+    """Return the day of the week. Sunday is 0; 1970 began on a Thursday."""
     return (moments.days + 4) % 7
 
 
 def _civil(moments: Moments) -> tuple[Ints, Ints, Ints]:
-    """Year, month from 1, day of the month from 1. Counted in years that begin in March, so that the leap day is the
-    last day of its year: then months of 31 30 31 30 31 days follow each other, and 153 days are always five of them."""
-    days = moments.days + 719_468  # since the first of March of the year 0
+    """Return year, month (from 1) and day of the month (from 1).
+
+    Counts in years that begin in March, so that the leap day is the last day of its year: then months of 31 30 31 30 31
+    days repeat, and 153 days are always five of them."""
+    days = moments.days + 719_468  # days since 1 March of the year 0
     era, day = days // _ERA, days % _ERA
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day = day - (365 * year + year // 4 - year // 100)
@@ -150,24 +153,24 @@ def _is_leap(year: Ints) -> Ints:
     return leap
 
 
-def _start(called: Called) -> Scalar:
-    return _constant(called, called.steps.start)
+def _start(invocation: Invocation) -> Scalar:
+    return _constant(invocation, invocation.steps.start)
 
 
-def _end(called: Called) -> Scalar:
-    return _constant(called, called.steps.end)
+def _end(invocation: Invocation) -> Scalar:
+    return _constant(invocation, invocation.steps.end)
 
 
-def _range(called: Called) -> Scalar:
-    return _constant(called, called.steps.end - called.steps.start)
+def _range(invocation: Invocation) -> Scalar:
+    return _constant(invocation, invocation.steps.end - invocation.steps.start)
 
 
-def _step(called: Called) -> Scalar:
-    return _constant(called, called.steps.step if called.steps.end > called.steps.start else 0)
+def _step(invocation: Invocation) -> Scalar:
+    return _constant(invocation, invocation.steps.step if invocation.steps.end > invocation.steps.start else 0)
 
 
-def _constant(called: Called, milliseconds: int) -> Scalar:
-    return Scalar(np.full(len(called.steps), milliseconds / 1000))
+def _constant(invocation: Invocation, milliseconds: int) -> Scalar:
+    return Scalar(np.full(len(invocation.steps), milliseconds / 1000))
 
 
 CLOCK = (
@@ -182,7 +185,7 @@ CLOCK = (
     _calendar("days_in_month", _days_in_month),
     _calendar("hour", _hour),
     _calendar("minute", _minute),
-    # Of the query, not of the subquery they stand in: promql/resolve.py has put numbers in their place before.
+    # They mean the query, even inside a subquery: promql/resolve.py has already replaced them by numbers.
     Function("start", (), SCALAR, _start, per_series=False, experimental=True),
     Function("end", (), SCALAR, _end, per_series=False, experimental=True),
     Function("range", (), SCALAR, _range, per_series=False, experimental=True),

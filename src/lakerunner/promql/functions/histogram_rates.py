@@ -1,7 +1,7 @@
-"""Rates of native histograms: each window is worked out on its own.
+"""Rates of native histograms, one window at a time.
 
-What always holds: a result is a gauge, whose buckets are compact; a window whose histograms cannot be taken together
-has no result but a note.
+What always holds: a result is a gauge with compact buckets; a window whose histograms cannot be combined has a note
+instead of a result.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from itertools import takewhile
 import numpy as np
 
 from lakerunner.promql.functions.range_vectors import RangeVector, places
-from lakerunner.promql.functions.rate_kernels import extrapolation, starts_anew
-from lakerunner.promql.selection.sample_notes import (
-    bounds_reconciled,
-    mixed_schemas,
-    not_a_counter,
-    not_a_gauge,
-    starts_overlap,
+from lakerunner.promql.functions.rate_kernels import extrapolation, starts_new_counter
+from lakerunner.promql.selection.notes import (
+    note_mixed_schemas,
+    note_not_a_counter,
+    note_not_a_gauge,
+    note_overlapping_starts,
+    note_reconciled_bounds,
 )
 from lakerunner.promql.selection.smoothing import histogram_on_line, outermost
 from lakerunner.series.arrays import Bools, Objects
-from lakerunner.series.histograms.arithmetic import (
+from lakerunner.series.histograms.algebra import (
     IncompatibleHistograms,
-    added,
-    compacted,
+    add_histograms,
+    compact_histogram,
     detect_reset,
-    divided,
-    reduced,
-    scaled,
-    subtracted,
+    divide_histogram,
+    reduce_schema,
+    scale_histogram,
+    subtract_histograms,
 )
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.values import Windows
@@ -39,15 +39,15 @@ from lakerunner.series.values import Windows
 
 @dataclass(frozen=True)
 class Rating:
-    """`seconds`: those of the range, where the result is per second; otherwise 0."""
+    """What kind of rate is computed. `seconds`: the length of the range if the result is per second; otherwise 0."""
 
     counter: bool
     seconds: float
 
 
 @dataclass(frozen=True)
-class Points:
-    """The histograms of one window. `starts` is empty where no start time is known."""
+class HistogramWindow:
+    """The histograms of one window. `starts` is empty if no start time is known."""
 
     times: list[int]
     histograms: list[Histogram]
@@ -59,39 +59,39 @@ class Points:
         return len(self.times)
 
     def is_reset(self, at: int, before: Histogram) -> bool:
-        """Of a sample that is not the first."""
-        return self.starts_anew(at) or detect_reset(self.histograms[at], before)
+        """Return whether a sample, which is not the first, is a counter reset."""
+        return self.starts_new_counter(at) or detect_reset(self.histograms[at], before)
 
-    def starts_anew(self, at: int) -> bool:
+    def starts_new_counter(self, at: int) -> bool:
         return bool(self.starts) and bool(
-            starts_anew(self.starts[at - 1], self.times[at - 1], self.starts[at], self.times[at])
+            starts_new_counter(self.starts[at - 1], self.times[at - 1], self.starts[at], self.times[at])
         )
 
     def plus(self, first: Histogram, other: Histogram) -> Histogram:
-        total = added(first, other)
+        total = add_histograms(first, other)
         if total.bounds_reconciled:
-            bounds_reconciled(self.given.notes, "addition", self.given.span)
+            note_reconciled_bounds(self.given.notes, "addition", self.given.span)
         return total.histogram
 
     def minus(self, first: Histogram, other: Histogram) -> Histogram:
-        total = subtracted(first, other)
+        total = subtract_histograms(first, other)
         if total.bounds_reconciled:
-            bounds_reconciled(self.given.notes, "subtraction", self.given.span)
+            note_reconciled_bounds(self.given.notes, "subtraction", self.given.span)
         return total.histogram
 
     def note_gauges(self, histograms: Iterable[Histogram]) -> None:
-        """Where counters are meant."""
+        """Warn about gauges where counters are expected."""
         if any(one.reset_hint == ResetHint.GAUGE for one in histograms):
-            not_a_counter(self.given.notes, self.name, self.given.span)
+            note_not_a_counter(self.given.notes, self.name, self.given.span)
 
     def note_counters(self, *histograms: Histogram) -> None:
-        """Where gauges are meant."""
+        """Warn about counters where gauges are expected."""
         if any(one.reset_hint != ResetHint.GAUGE for one in histograms):
-            not_a_gauge(self.given.notes, self.name, self.given.span)
+            note_not_a_gauge(self.given.notes, self.name, self.given.span)
 
 
 def histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects:
-    """Where there are histograms alone."""
+    """Compute the rates of the windows that have only histograms."""
     found = np.full(where.shape, None, object)
     if given.histograms is not None:
         windows = given.histograms
@@ -99,14 +99,14 @@ def histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects
             points = _points(given, windows, row, int(windows.first[row, step]), int(windows.last[row, step]))
             end = int(windows.ends[step])
             try:
-                found[row, step] = _extrapolated(points, end - windows.range, end, rating)
+                found[row, step] = _extrapolate(points, end - windows.range, end, rating)
             except IncompatibleHistograms:
-                mixed_schemas(given.notes, points.name, given.span)
+                note_mixed_schemas(given.notes, points.name, given.span)
     return found
 
 
 def extended_histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects:
-    """Of anchored and smoothed ranges."""
+    """Compute the rates of anchored and smoothed ranges."""
     found = np.full(where.shape, None, object)
     if given.histograms is not None:
         windows = given.histograms
@@ -117,12 +117,12 @@ def extended_histogram_rates(given: RangeVector, where: Bools, rating: Rating) -
             try:
                 found[row, step] = _between_ends(points, end - windows.range, end, rating)
             except IncompatibleHistograms:
-                mixed_schemas(given.notes, points.name, given.span)
+                note_mixed_schemas(given.notes, points.name, given.span)
     return found
 
 
 def last_two_histograms(given: RangeVector, row: int, step: int, counter: bool) -> Histogram | None:
-    """irate and idelta of a window of the whole that ends with two histograms."""
+    """Compute irate or idelta of a window that ends with two histograms."""
     last = int(given.whole.last[row, step])
     points = _points(given, given.whole, row, last - 2, last)
     before, result = points.histograms
@@ -134,20 +134,20 @@ def last_two_histograms(given: RangeVector, row: int, step: int, counter: bool) 
         if not counter or not points.is_reset(1, before):
             result = points.minus(result, before)
     except IncompatibleHistograms:
-        mixed_schemas(given.notes, points.name, given.span)
+        note_mixed_schemas(given.notes, points.name, given.span)
         return None
-    result = compacted(replace(result, reset_hint=ResetHint.GAUGE))
-    return divided(result, (points.times[1] - points.times[0]) / 1000) if counter else result
+    result = compact_histogram(replace(result, reset_hint=ResetHint.GAUGE))
+    return divide_histogram(result, (points.times[1] - points.times[0]) / 1000) if counter else result
 
 
-def _points(given: RangeVector, windows: Windows, row: int, first: int, last: int) -> Points:
+def _points(given: RangeVector, windows: Windows, row: int, first: int, last: int) -> HistogramWindow:
     samples = windows.samples
     histograms = [] if samples.histograms is None else list(samples.histograms[first:last])
     starts = [] if samples.starts is None else samples.starts[first:last].tolist()
-    return Points(samples.times[first:last].tolist(), histograms, starts, given.name(row), given)
+    return HistogramWindow(samples.times[first:last].tolist(), histograms, starts, given.name(row), given)
 
 
-def _extrapolated(points: Points, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
+def _extrapolate(points: HistogramWindow, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
     first, begun, to_zero = points.histograms[0], 0, np.inf
     result = _increase(points, rating.counter) if len(points) > 1 else None
     if rating.counter:
@@ -161,12 +161,12 @@ def _extrapolated(points: Points, range_start: int, range_end: int, rating: Rati
         return None
     times = points.times
     factor = float(extrapolation(range_start, range_end, times[0], times[-1], len(points) - 1, begun, to_zero))
-    return scaled(result, factor / rating.seconds if rating.seconds else factor)
+    return scale_histogram(result, factor / rating.seconds if rating.seconds else factor)
 
 
-def _increase(points: Points, counter: bool) -> Histogram:
-    """Between the first and the last sample. Where the second begins anew the first does not matter, whatever its
-    buckets are."""
+def _increase(points: HistogramWindow, counter: bool) -> Histogram:
+    """Return the difference between the first and the last sample. If the second starts a new counter the first does
+    not matter, whatever its buckets are."""
     histograms = points.histograms
     before, last = histograms[0], histograms[-1]
     if counter and points.is_reset(1, before):
@@ -178,28 +178,28 @@ def _increase(points: Points, counter: bool) -> Histogram:
             points.note_gauges((histograms[0], last))
         raise IncompatibleHistograms
     schema = min(one.schema for one in relevant)
-    result = points.minus(reduced(last, schema), before)
+    result = points.minus(reduce_schema(last, schema), before)
     if counter:
         points.note_gauges(histograms)
         result = _with_resets(points, result, before)
     else:
         points.note_counters(histograms[0], last)
-    return compacted(replace(result, reset_hint=ResetHint.GAUGE))
+    return compact_histogram(replace(result, reset_hint=ResetHint.GAUGE))
 
 
-def _with_resets(points: Points, result: Histogram, before: Histogram) -> Histogram:
+def _with_resets(points: HistogramWindow, result: Histogram, before: Histogram) -> Histogram:
     for at in range(1, len(points)):
         if points.starts:
             start, start_before, time_before = points.starts[at], points.starts[at - 1], points.times[at - 1]
             if start != 0 and start < time_before and start != start_before:
-                starts_overlap(points.given.notes, points.name, points.given.span)
+                note_overlapping_starts(points.given.notes, points.name, points.given.span)
         if points.is_reset(at, before):
             result = points.plus(result, before)
         before = points.histograms[at]
     return result
 
 
-def _between_ends(points: Points, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
+def _between_ends(points: HistogramWindow, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
     smoothed = points.given.extended == "smoothed"
     counter, notes, span = rating.counter, points.given.notes, points.given.span
     _check_range(points, counter)
@@ -216,12 +216,13 @@ def _between_ends(points: Points, range_start: int, range_end: int, rating: Rati
         correction = _correction(points, left, right, smoothed and points.times[0] < range_start)
         result = result if correction is None else points.plus(result, correction)
     if rating.seconds:
-        result = divided(result, rating.seconds)
-    return compacted(replace(result, reset_hint=ResetHint.GAUGE))
+        result = divide_histogram(result, rating.seconds)
+    return compact_histogram(replace(result, reset_hint=ResetHint.GAUGE))
 
 
-def _check_range(points: Points, counter: bool) -> None:
-    """What stands before the first that does not fit is still noted."""
+def _check_range(points: HistogramWindow, counter: bool) -> None:
+    """Raise IncompatibleHistograms if the histograms do not fit. Notes about those before the first misfit are kept, as
+    in Prometheus."""
     custom = points.histograms[0].is_custom
     fitting = list(takewhile(lambda one: one.is_custom == custom, points.histograms))
     if counter:
@@ -230,9 +231,9 @@ def _check_range(points: Points, counter: bool) -> None:
         raise IncompatibleHistograms
 
 
-def _correction(points: Points, left: Histogram, right: Histogram, drawn: bool) -> Histogram | None:
-    """What the resets between the ends took away. `drawn`: the left end is on the line to the second sample; a reset
-    there is in it already. The last sample is the right end, which may have its hint: it is not looked at itself."""
+def _correction(points: HistogramWindow, left: Histogram, right: Histogram, drawn: bool) -> Histogram | None:
+    """Return what the resets between the ends took away. `drawn`: the left end is on the line to the second sample,
+    which accounts for a reset there. The last sample is the right end, whose own hint is not examined again."""
     histograms = points.histograms
     before, at = left, 1
     if drawn and detect_reset(histograms[1], histograms[0]):

@@ -1,8 +1,11 @@
-"""info(): labels of info series (target_info and the like) put onto the series of the same instance and job.
+"""info(): add the labels of info series (target_info and the like) to the series of the same instance and job.
 
-Which info series are looked at, the second argument says: matchers of `__name__` choose the info metrics, the others
-choose info series and name the labels that are wanted; without any all labels are. A base series keeps the labels that
-it has; one that no info series belongs to stays as it is, unless a label that must not be empty was wanted of it.
+The second argument selects the info series: its matchers of `__name__` choose the info metrics, the others choose info
+series and name the labels to add; without any all labels are added. A base series keeps the labels that it has. One
+without an info series stays as it is, unless a label was requested that must not be empty.
+
+Info series are read at the time that the base vector's samples are from: if all its selectors have the same `@` and
+offset, at that time. With several of them, or with a part that has no selector, at the time of the evaluation.
 """
 
 from __future__ import annotations
@@ -17,25 +20,84 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
 from lakerunner.model.labels.matcher import LabelTest, Matcher, matches_empty
 from lakerunner.promql.functions.arguments import VECTOR, float_samples
-from lakerunner.promql.functions.info_reference import shared_reference
 from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.expression import Call, Expression, Selector, bare, parts
-from lakerunner.series.function import Called, Function
-from lakerunner.series.united import merged
-from lakerunner.series.values import Vector
+from lakerunner.series.expression import Call, Expression, Kind, Selector, Subquery, bare, parts
+from lakerunner.series.function import Function, Invocation
+from lakerunner.series.values import Vector, merge_same_labels
+
+KindOf = Callable[[Expression], Kind]
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """The `@` and offset of a selector, combined with those of the subqueries around it."""
+
+    at: int | None
+    offset: int
+
+    def same_as(self, other: _Reference) -> bool:
+        if self.at is None or other.at is None:
+            return self == other
+        return self.at - self.offset == other.at - other.offset
+
+
+def shared_reference(expression: Expression, kind: KindOf) -> tuple[int | None, int]:
+    """Return the common `@` (ms, None: the step's own time) and offset (ms) of all selectors."""
+    references = _references(expression, kind, ())
+    first = references[0]
+    if first is None or any(one is None or not first.same_as(one) for one in references):
+        return None, 0
+    return first.at, first.offset
+
+
+def _references(expression: Expression, kind: KindOf, around: tuple[Subquery, ...]) -> list[_Reference | None]:
+    """Return the reference of each part that gives vectors, in order; None for a part without a selector."""
+    if isinstance(expression, Selector):
+        return [_reference(expression, around)]
+    if isinstance(expression, Subquery):
+        around = (*around, expression)
+    inside = parts(expression)
+    if isinstance(expression, Call) and expression.function == "info":
+        inside = inside[:1]  # the second argument is written like a selector, but selects nothing by itself
+    found = [
+        reference
+        for part in inside
+        if kind(part) in (Kind.VECTOR, Kind.MATRIX)
+        for reference in _references(part, kind, around)
+    ]
+    return found or [None]
+
+
+def _reference(selector: Selector, around: tuple[Subquery, ...]) -> _Reference:
+    """Combine references: offsets add up outwards until an `@` fixes the time."""
+    at, offset = _number(selector.at), _number(selector.offset) or 0
+    for subquery in reversed(around):
+        if at is not None:
+            break
+        at, offset = _number(subquery.at), offset + (_number(subquery.offset) or 0)
+    return _Reference(at, offset)
+
+
+def _number(given: object) -> int | None:
+    if given is not None and not isinstance(given, int):
+        raise TypeError(f"{given} is not resolved")
+    return given
+
 
 _TARGET_INFO = Matcher(NAME, "=", "target_info")
 _ANY_INFO = Matcher(NAME, "=~", ".+_info")
 _META = frozenset(r"\.+*?()|[]{}^$")
 
-Identity = tuple[str, str]  # the values of instance and job, which say what an info series is about
+Identity = tuple[str, str]  # the values of instance and job, which identify the target of an info series
 NOBODY: Identity = ("", "")
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    names: tuple[Matcher, ...]  # which metrics are info metrics
-    labels: tuple[Matcher, ...]  # what is wanted of them
+class _InfoRequest:
+    """What the second argument asks for."""
+
+    names: tuple[Matcher, ...]  # on `__name__`: which metrics are info metrics
+    labels: tuple[Matcher, ...]  # on other labels: which info series, and which of their labels
 
     def is_info(self, labels: Labels) -> bool:
         return all(LabelTest(matcher)(value_of(labels, NAME)) for matcher in self.names)
@@ -48,25 +110,25 @@ class _Wanted:
         return all(matches_empty(matcher) for matcher in self.labels)
 
 
-def _info(called: Called) -> Vector:
-    arguments = called.call.arguments
-    base = _evaluated(called, arguments[0]).occupied()
-    wanted = _wanted(arguments[1:])
-    enriched = np.array([not wanted.is_info(labels) for labels in base.labels], bool)
+def _info(invocation: Invocation) -> Vector:
+    arguments = invocation.call.arguments
+    base = _evaluate_vector(invocation, arguments[0]).occupied()
+    request = _parse_request(arguments[1:])
+    enriched = np.array([not request.is_info(labels) for labels in base.labels], bool)
     identities = {_identity(labels) for labels, one in zip(base.labels, enriched, strict=True) if one} - {NOBODY}
-    series = _info_series(called, wanted, identities)
+    series = _info_series(invocation, request, identities)
     winners = _winners(series, np.any(base.present, axis=0))
-    return _combined(base, enriched, series, winners, wanted)
+    return _join(base, enriched, series, winners, request)
 
 
-def _evaluated(called: Called, expression: Expression) -> Vector:
-    value = called.evaluation.evaluate(expression, called.steps)
+def _evaluate_vector(invocation: Invocation, expression: Expression) -> Vector:
+    value = invocation.evaluation.evaluate(expression, invocation.steps)
     if not isinstance(value, Vector):
         raise TypeError(f"info of a {type(value).__name__}")
     return value
 
 
-def _wanted(arguments: Sequence[Expression]) -> _Wanted:
+def _parse_request(arguments: Sequence[Expression]) -> _InfoRequest:
     selector = bare(arguments[0]) if arguments else None
     matchers = selector.matchers if isinstance(selector, Selector) else ()
     names = tuple(one for one in matchers if one.name == NAME)
@@ -74,7 +136,7 @@ def _wanted(arguments: Sequence[Expression]) -> _Wanted:
         names = (_TARGET_INFO,)
     elif all(one.op in ("!=", "!~") for one in names):
         names = (_ANY_INFO, *names)
-    return _Wanted(names, tuple(one for one in matchers if one.name != NAME))
+    return _InfoRequest(names, tuple(one for one in matchers if one.name != NAME))
 
 
 def _identity(labels: Labels) -> Identity:
@@ -86,35 +148,35 @@ def _identity(labels: Labels) -> Identity:
 
 @dataclass(frozen=True)
 class _InfoSeries:
-    """`times` [series, steps] are those of the samples (s), of those series that have a rival."""
+    """`times` [series, steps] are the times (s) of the samples, for series that compete with another."""
 
     labels: Sequence[Labels]
     times: Floats
     present: Bools
 
 
-def _info_series(called: Called, wanted: _Wanted, identities: Iterable[Identity]) -> _InfoSeries:
-    """Those that can belong to one of the identities, at the moments that the base series are looked at."""
-    at, offset = shared_reference(called.call.arguments[0], called.evaluation.kind)
+def _info_series(invocation: Invocation, request: _InfoRequest, identities: Iterable[Identity]) -> _InfoSeries:
+    """Fetch the info series that can belong to one of the identities, at the times that the base series are read."""
+    at, offset = shared_reference(invocation.call.arguments[0], invocation.evaluation.kind)
     found: list[Vector] = []
     for matchers in _identifying_matchers(identities):
-        selector = Selector((*matchers, *wanted.labels, *wanted.names), offset=offset, at=at)
-        samples = _evaluated(called, selector)
+        selector = Selector((*matchers, *request.labels, *request.names), offset=offset, at=at)
+        samples = _evaluate_vector(invocation, selector)
         _check_floats(samples)
         if len({(_identity(labels), value_of(labels, NAME)) for labels in samples.labels}) < len(samples):
-            # Only where two stand for the same does it matter which is newer.
-            samples = _times(called, selector)
+            # Times are needed only if two info series have the same name and identity: the newer one counts.
+            samples = _times(invocation, selector)
         found.append(samples)
     labels = [one for vector in found for one in vector.labels]
-    nothing = np.zeros((0, len(called.steps)))
+    nothing = np.zeros((0, len(invocation.steps)))
     values = np.concatenate([nothing, *(vector.values for vector in found)])
     present = np.concatenate([nothing.astype(bool), *(vector.present for vector in found)])
     return _InfoSeries(labels, values, present)
 
 
-def _times(called: Called, selector: Selector) -> Vector:
-    """As timestamp(), which would take the names off."""
-    samples, index = called.evaluation.times_of(selector, called.steps)
+def _times(invocation: Invocation, selector: Selector) -> Vector:
+    """Return the times of samples, as timestamp() does, but with the metric names kept."""
+    samples, index = invocation.evaluation.times_of(selector, invocation.steps)
     there = index >= 0
     seconds = np.zeros(index.shape)
     seconds[there] = samples.times[index[there]] / 1000
@@ -122,7 +184,8 @@ def _times(called: Called, selector: Selector) -> Vector:
 
 
 def _identifying_matchers(identities: Iterable[Identity]) -> list[tuple[Matcher, ...]]:
-    """One set for those that have both, for those without a job, for those without an instance: no series meets two."""
+    """Build one selector for identities with both labels, one for those without a job, one for those without an
+    instance. No series meets two of them."""
     groups: dict[tuple[bool, bool], list[Identity]] = defaultdict(list)
     for identity in sorted(identities):
         groups[identity[0] != "", identity[1] != ""].append(identity)
@@ -150,15 +213,15 @@ def _check_floats(samples: Vector) -> None:
 
 # ---- which of them counts at each step
 
-Winners = dict[Identity, list[Ints]]  # for each info metric [steps]: the number of the info series, -1 for none
+Winners = dict[Identity, list[Ints]]  # for each info metric [steps]: the index of the info series, -1 for none
 
 
-def _winners(series: _InfoSeries, asked: Bools) -> Winners:
-    """Of several info series with the same name and identity the one with the newest sample counts."""
+def _winners(series: _InfoSeries, looked_up: Bools) -> Winners:
+    """Choose among info series of the same name and identity: the one with the newest sample counts."""
     rows: dict[tuple[Identity, str], Ints] = {}
     for number, labels in enumerate(series.labels):
         key = _identity(labels), value_of(labels, NAME)
-        there = np.where(series.present[number] & asked, number, -1)
+        there = np.where(series.present[number] & looked_up, number, -1)
         rows[key] = _newer(series, rows[key], there) if key in rows else there
     winners: Winners = defaultdict(list)
     for (identity, _), winner in sorted(rows.items(), key=lambda item: item[0]):
@@ -181,8 +244,9 @@ def _newer(series: _InfoSeries, known: Ints, other: Ints) -> Ints:
 # ---- base series with what belongs to them
 
 
-def _combined(base: Vector, enriched: Bools, series: _InfoSeries, winners: Winners, wanted: _Wanted) -> Vector:
-    """A base series is one series for each set of info series that belong to it at some step."""
+def _join(base: Vector, enriched: Bools, series: _InfoSeries, winners: Winners, request: _InfoRequest) -> Vector:
+    """Join base series and info series. A base series becomes one series for each set of info series that belong to it
+    at some step."""
     rows: list[int] = []
     labels: list[Labels] = []
     present: list[Bools] = []
@@ -190,19 +254,19 @@ def _combined(base: Vector, enriched: Bools, series: _InfoSeries, winners: Winne
         there = base.present[row]
         chosen = np.array(winners.get(_identity(own), []), np.int64) if enriched[row] else np.zeros((0, 0), np.int64)
         for numbers, steps in _stretches(chosen, there):
-            added = _added(own, [series.labels[number] for number in numbers if number >= 0], wanted)
-            if enriched[row] and max(numbers, default=-1) < 0 and not wanted.may_be_missing:
+            added = _add_labels(own, [series.labels[number] for number in numbers if number >= 0], request)
+            if enriched[row] and max(numbers, default=-1) < 0 and not request.may_be_missing:
                 continue
             rows.append(row)
             labels.append(added)
             present.append(steps)
     taken = base.rows(np.array(rows, np.int64))
     shown = np.array(present, bool).reshape(len(rows), base.present.shape[1])
-    return merged(Vector(labels, taken.values, shown, taken.histograms, taken.drop_name))
+    return merge_same_labels(Vector(labels, taken.values, shown, taken.histograms, taken.drop_name))
 
 
 def _stretches(chosen: Ints, there: Bools) -> list[tuple[tuple[int, ...], Bools]]:
-    """Each set of info series that is chosen, and the steps where it is."""
+    """Return each set of info series that is chosen, and its steps."""
     if len(chosen) == 0:
         return [((), there)]
     sets, which = np.unique(chosen[:, there], axis=1, return_inverse=True)
@@ -214,11 +278,11 @@ def _stretches(chosen: Ints, there: Bools) -> list[tuple[tuple[int, ...], Bools]
     return found
 
 
-def _added(own: Labels, infos: Sequence[Labels], wanted: _Wanted) -> Labels:
+def _add_labels(own: Labels, infos: Sequence[Labels], request: _InfoRequest) -> Labels:
     labels, known = dict(own), {name for name, _ in own}
     for info in infos:
         for name, value in info:
-            if name in known or not wanted.takes(name):
+            if name in known or not request.takes(name):
                 continue
             if labels.setdefault(name, value) != value:
                 raise UserError(f"conflicting label: {name}")
@@ -226,13 +290,14 @@ def _added(own: Labels, infos: Sequence[Labels], wanted: _Wanted) -> Labels:
 
 
 def _steady(call: Call, steady: Callable[[Expression], bool]) -> bool:
-    """As its first argument, if that is about one moment. The second is written like a selector, but it is none."""
+    """Return whether the first argument is steady and all its selectors look at one time. The second only looks like a
+    selector."""
     of = call.arguments[0]
     return steady(of) and len(_moments(of)) == 1
 
 
 def _moments(expression: Expression) -> set[object]:
-    """That selectors look at."""
+    """Return the times that selectors look at."""
     if isinstance(expression, Selector):
         return {(expression.at, expression.offset)}
     return {moment for part in parts(expression) for moment in _moments(part)}

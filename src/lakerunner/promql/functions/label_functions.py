@@ -1,4 +1,4 @@
-"""Functions that look at labels alone: what a series is called, not what it says."""
+"""Functions that change or join labels, and do not look at values."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import numpy as np
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.model.regex import Regex, capturing
+from lakerunner.model.regex import Regex, compile_capturing
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
-from lakerunner.series.function import Called, Function
-from lakerunner.series.united import merged
-from lakerunner.series.values import Vector
+from lakerunner.series.function import Function, Invocation
+from lakerunner.series.values import Vector, merge_same_labels
 
-MAX_VALUE = 65_536  # characters of a label's value that a query makes
+MAX_VALUE = 65_536  # characters of a label's value that a query may build
 MAX_VALUES = 200_000_000  # of all series together
 _REFERENCE = re.compile(r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 
 
-def _label_replace(called: Called) -> Vector:
-    target, template, source, pattern = (string_of(called, number) for number in range(1, 5))
+def _label_replace(invocation: Invocation) -> Vector:
+    target, template, source, pattern = (string_of(invocation, number) for number in range(1, 5))
     try:
-        expression = capturing(pattern)
+        expression = compile_capturing(pattern)
     except UserError as error:
         raise UserError(f"invalid regular expression in label_replace(): {pattern}") from error
     _check_label(target, "destination", "label_replace")
@@ -40,11 +39,11 @@ def _label_replace(called: Called) -> Vector:
         _check_length(len(template) + template.count("$") * len(value), target)
         return "".join(piece if isinstance(piece, str) else found[piece] for piece in pieces)
 
-    return _relabelled(vector_of(called), target, lambda labels: replacement(value_of(labels, source)))
+    return _set_label(vector_of(invocation), target, lambda labels: replacement(value_of(labels, source)))
 
 
-def _label_join(called: Called) -> Vector:
-    target, separator, *sources = (string_of(called, number) for number in range(1, len(called.arguments)))
+def _label_join(invocation: Invocation) -> Vector:
+    target, separator, *sources = (string_of(invocation, number) for number in range(1, len(invocation.arguments)))
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
@@ -54,27 +53,26 @@ def _label_join(called: Called) -> Vector:
         _check_length(sum(map(len, values)) + len(separator) * len(values), target)
         return separator.join(values)
 
-    return _relabelled(vector_of(called), target, change)
+    return _set_label(vector_of(invocation), target, change)
 
 
 def _check_label(name: str, role: str, function: str) -> None:
-    """Any text is a name of a label, but it must be text."""
+    """Refuse a label name that is empty or not UTF-8. Any other text is valid."""
     if not name or any("\ud800" <= character <= "\udfff" for character in name):
         raise UserError(f"invalid {role} label name in {function}(): {name}")
 
 
 def _check_length(length: int, target: str) -> None:
-    """Before it is made: calls inside calls would double a value with each."""
+    """Refuse a value before it is built: nested calls could double it each time."""
     if length > MAX_VALUE:
         raise TooLarge(f"label {target} could get a value of {length} characters; a query makes at most {MAX_VALUE}")
 
 
 def template_pieces(template: str, regex: Regex) -> list[str | int]:
-    """Cut a template into texts and numbers of groups.
+    """Cut a template into texts and group numbers.
 
-    $1, ${1}, $name and ${name} are groups, or nothing where there is no such group; $$ is a dollar. A name is as long
-    as it can be: $1a is the group called 1a. A dollar before anything else stands for itself.
-    """
+    $1, ${1}, $name and ${name} are groups, or nothing if there is no such group; $$ is a dollar. A name is as long as
+    possible: $1a is the group named 1a. A dollar before anything else stands for itself."""
     pieces: list[str | int] = []
     at = 0
     for reference in _REFERENCE.finditer(template):
@@ -91,9 +89,9 @@ def template_pieces(template: str, regex: Regex) -> list[str | int]:
     return [*pieces, template[at:]]
 
 
-def _relabelled(vector: Vector, target: str, change: Callable[[Labels], str | None]) -> Vector:
-    """With `target` set to what `change` says of each series; None: left as it is. Whoever names the metric wants the
-    name kept."""
+def _set_label(vector: Vector, target: str, change: Callable[[Labels], str | None]) -> Vector:
+    """Set `target` to the result of `change` for each series; None leaves it as it is. Setting the metric's name keeps
+    it from being dropped."""
     values, made = [], 0
     for own in vector.labels:
         values.append(change(own))
@@ -107,10 +105,10 @@ def _relabelled(vector: Vector, target: str, change: Callable[[Labels], str | No
     drop_name = vector.drop_name
     if target == NAME:
         drop_name = drop_name & np.array([value is None for value in values], bool)
-    return merged(replace(vector, labels=labels, drop_name=drop_name))
+    return merge_same_labels(replace(vector, labels=labels, drop_name=drop_name))
 
 
-# Not per series: two that become one are seen only where both are.
+# per_series is False: only a vector with all series shows whether two become the same.
 LABEL_FUNCTIONS = (
     Function(
         "label_replace",

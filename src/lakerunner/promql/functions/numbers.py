@@ -1,4 +1,4 @@
-"""Arithmetic on the numbers of a vector, and on scalars."""
+"""Arithmetic on the numbers of a vector and on scalars, and trigonometry (radians unless the name says otherwise)."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakerunner.promql.functions.arguments import SCALAR, VECTOR, scalar_of, vector_of
-from lakerunner.promql.functions.elementwise import changed, elementwise
+from lakerunner.promql.functions.arguments import SCALAR, VECTOR, elementwise, map_numbers, scalar_of, vector_of
 from lakerunner.series.arrays import Floats
-from lakerunner.series.function import Called, Function
+from lakerunner.series.function import Function, Invocation
+from lakerunner.series.math import arithmetic
 from lakerunner.series.math.arithmetic import exp, log, log2, log10, maximum, minimum
 from lakerunner.series.values import Scalar, Vector
 
 
 def _sgn(values: Floats) -> Floats:
-    """Zero keeps its sign and NaN stays NaN."""
+    """Return the sign. Zero keeps its sign and NaN stays NaN."""
     signs: Floats = np.where(values < 0, -1.0, np.where(values > 0, 1.0, values))
     return signs
 
 
-def _clamp(called: Called) -> Vector:
-    return _clamped(vector_of(called), scalar_of(called, 1), scalar_of(called, 2))
+def _clamp(invocation: Invocation) -> Vector:
+    return _clamp_between(vector_of(invocation), scalar_of(invocation, 1), scalar_of(invocation, 2))
 
 
-def _clamp_min(called: Called) -> Vector:
-    return _clamped(vector_of(called), scalar_of(called, 1), np.full(len(called.steps), math.inf))
+def _clamp_min(invocation: Invocation) -> Vector:
+    return _clamp_between(vector_of(invocation), scalar_of(invocation, 1), np.full(len(invocation.steps), math.inf))
 
 
-def _clamp_max(called: Called) -> Vector:
-    return _clamped(vector_of(called), np.full(len(called.steps), -math.inf), scalar_of(called, 1))
+def _clamp_max(invocation: Invocation) -> Vector:
+    return _clamp_between(vector_of(invocation), np.full(len(invocation.steps), -math.inf), scalar_of(invocation, 1))
 
 
-def _clamped(vector: Vector, low: Floats, high: Floats) -> Vector:
-    """Nothing at the steps where no number is between the two."""
-    clamped = changed(vector, lambda values: maximum(low, minimum(high, values)))
+def _clamp_between(vector: Vector, low: Floats, high: Floats) -> Vector:
+    """Clamp to [low, high]. Steps where low is above high have no samples."""
+    clamped = map_numbers(vector, lambda values: maximum(low, minimum(high, values)))
     return replace(clamped, present=clamped.present & ~(high < low))
 
 
-def _round(called: Called) -> Vector:
-    """Ties go up. Multiplied by the inverse, as 1/0.1 is exact where 0.1 is not."""
+def _round(invocation: Invocation) -> Vector:
+    """Round; ties go up. Multiplies by the inverse as Prometheus does, since 1/0.1 is exact and 0.1 is not."""
     with np.errstate(divide="ignore", over="ignore"):
-        inverse = 1.0 / scalar_of(called, 1) if len(called.arguments) > 1 else np.ones(len(called.steps))
-    return changed(vector_of(called), lambda values: np.floor(values * inverse + 0.5) / inverse)
+        inverse = 1.0 / scalar_of(invocation, 1) if len(invocation.arguments) > 1 else np.ones(len(invocation.steps))
+    return map_numbers(vector_of(invocation), lambda values: np.floor(values * inverse + 0.5) / inverse)
 
 
-def _max_of(called: Called) -> Scalar:
-    return Scalar(maximum(scalar_of(called, 0), scalar_of(called, 1)))
+def _max_of(invocation: Invocation) -> Scalar:
+    return Scalar(maximum(scalar_of(invocation, 0), scalar_of(invocation, 1)))
 
 
-def _min_of(called: Called) -> Scalar:
-    return Scalar(minimum(scalar_of(called, 0), scalar_of(called, 1)))
+def _min_of(invocation: Invocation) -> Scalar:
+    return Scalar(minimum(scalar_of(invocation, 0), scalar_of(invocation, 1)))
 
 
 NUMBERS = (
@@ -70,4 +70,27 @@ NUMBERS = (
     Function("round", (VECTOR, SCALAR), VECTOR, _round, optional=1),
     Function("max_of", (SCALAR, SCALAR), SCALAR, _max_of, per_series=False, experimental=True),
     Function("min_of", (SCALAR, SCALAR), SCALAR, _min_of, per_series=False, experimental=True),
+)
+
+
+def _pi(invocation: Invocation) -> Scalar:
+    return Scalar(np.full(len(invocation.steps), math.pi))
+
+
+TRIGONOMETRY = (
+    elementwise("sin", arithmetic.sin),
+    elementwise("cos", arithmetic.cos),
+    elementwise("tan", arithmetic.tan),
+    elementwise("asin", arithmetic.asin),
+    elementwise("acos", arithmetic.acos),
+    elementwise("atan", arithmetic.atan),
+    elementwise("sinh", arithmetic.sinh),
+    elementwise("cosh", arithmetic.cosh),
+    elementwise("tanh", arithmetic.tanh),
+    elementwise("asinh", arithmetic.asinh),
+    elementwise("acosh", arithmetic.acosh),
+    elementwise("atanh", arithmetic.atanh),
+    elementwise("deg", lambda values: values * 180 / math.pi),
+    elementwise("rad", lambda values: values * math.pi / 180),
+    Function("pi", (), SCALAR, _pi, per_series=False),
 )

@@ -1,7 +1,7 @@
-"""Functions that make one value of the samples of a window: avg_over_time and its like.
+"""Functions that compute one value from the samples of a window: avg_over_time and the like.
 
-Sums and means are of floats or of histograms; where a window has both there is a warning and no value. first, last,
-count and the like take samples as they come. The others are of floats, and say so where a window has both.
+Sums and means take floats or histograms; a window with both gives a warning and no value. first, last, count and the
+like take any samples. The others take floats, and add an info if a window has both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 
 from lakerunner.promql.functions.arguments import scalar_of
-from lakerunner.promql.functions.from_windows import FROM_WINDOWS
+from lakerunner.promql.functions.from_buckets import FROM_BUCKETS, ranges_of_samples
+from lakerunner.promql.functions.from_buckets import histograms_of as sketched
 from lakerunner.promql.functions.range_vectors import (
     RangeVector,
     are_histograms,
@@ -20,20 +21,18 @@ from lakerunner.promql.functions.range_vectors import (
     places,
     range_vector,
 )
-from lakerunner.promql.functions.sketches import histograms_of as sketched
-from lakerunner.promql.functions.sketches import ranges_of_samples
-from lakerunner.promql.selection.sample_notes import (
-    bounds_reconciled,
-    histograms_ignored,
-    invalid_quantile,
-    mixed_samples,
-    mixed_schemas,
-    resets_collide,
+from lakerunner.promql.selection.notes import (
+    note_colliding_resets,
+    note_ignored_histograms,
+    note_invalid_quantile,
+    note_mixed_samples,
+    note_mixed_schemas,
+    note_reconciled_bounds,
 )
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.expression import Kind
-from lakerunner.series.function import Called, Function
-from lakerunner.series.histograms.arithmetic import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
+from lakerunner.series.function import Function, Invocation
+from lakerunner.series.histograms.algebra import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.values import Vector
 from lakerunner.series.window_kernels import Table, extremes, means, median_deviations, quantiles, sums, variances
@@ -42,29 +41,29 @@ from lakerunner.series.window_kernels import Table, extremes, means, median_devi
 
 
 def _total(
-    called: Called,
+    invocation: Invocation,
     kernel: Callable[[Table, Floats], None],
     gatherer: Callable[[Histogram], CompensatedHistogram | AveragedHistogram],
 ) -> Vector:
-    given = range_vector(called)
+    given = range_vector(invocation)
     values, _ = given.empty()
     kernel(given.table(), values)
     if given.histograms is None:
         return given.vector(values, given.has_floats)
     for name in given.names(given.mixed):
-        mixed_samples(given.notes, name, given.span)
+        note_mixed_samples(given.notes, name, given.span)
     alone = given.has_histograms & ~given.mixed
     histograms = np.full(values.shape, None, object)
     for row, step in places(alone):
         try:
-            histograms[row, step] = _gathered(given, row, step, gatherer)
+            histograms[row, step] = _gather_histograms(given, row, step, gatherer)
         except IncompatibleHistograms:
-            mixed_schemas(given.notes, given.name(row), given.span)
+            note_mixed_schemas(given.notes, given.name(row), given.span)
     present: Bools = given.has_floats & ~given.mixed | are_histograms(histograms)
     return given.vector(values, present, histograms)
 
 
-def _gathered(
+def _gather_histograms(
     given: RangeVector,
     row: int,
     step: int,
@@ -77,34 +76,34 @@ def _gathered(
     facts = [gathered.add(one) for one in others]
     hints = {one.reset_hint for one in (first, *others)}
     if {ResetHint.RESET, ResetHint.NOT_RESET} <= hints:
-        resets_collide(given.notes, "aggregation", given.span)
+        note_colliding_resets(given.notes, "aggregation", given.span)
     if any(one.bounds_reconciled for one in facts):
-        bounds_reconciled(given.notes, "aggregation", given.span)
+        note_reconciled_bounds(given.notes, "aggregation", given.span)
     return gathered.value()
 
 
 # ---- of floats alone
 
 
-def _of_floats(called: Called, kernel: Callable[[Table, Floats], None]) -> Vector:
-    given = range_vector(called)
+def _of_floats(invocation: Invocation, kernel: Callable[[Table, Floats], None]) -> Vector:
+    given = range_vector(invocation)
     values, _ = given.empty()
     kernel(given.table(), values)
     return _floats(given, values)
 
 
 def _floats(given: RangeVector, values: Floats) -> Vector:
-    _inform_of_histograms(given)
+    _note_ignored_histograms(given)
     return given.vector(values, given.has_floats)
 
 
-def _inform_of_histograms(given: RangeVector) -> None:
-    """That they were left out."""
+def _note_ignored_histograms(given: RangeVector) -> None:
+    """Note that histograms were ignored."""
     for name in given.names(given.mixed) if given.histograms is not None else ():
-        histograms_ignored(given.notes, name, given.span)
+        note_ignored_histograms(given.notes, name, given.span)
 
 
-def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Callable[[Called], Vector]:
+def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Callable[[Invocation], Vector]:
     def kernel(table: Table, values: Floats) -> None:
         extremes(table, sign, latest, as_time, values)
         if as_time:
@@ -119,34 +118,35 @@ def _deviations(table: Table, values: Floats) -> None:
         np.sqrt(values, out=values)
 
 
-def _quantile(called: Called) -> Vector:
-    given, wanted = range_vector(called), scalar_of(called, 0)
+def _quantile(invocation: Invocation) -> Vector:
+    given, wanted = range_vector(invocation), scalar_of(invocation, 0)
     values, _ = given.empty()
     quantiles(given.table(), wanted, values)
-    asked = given.has_floats.any(axis=0) & ~((wanted >= 0) & (wanted <= 1))
-    for number in wanted[asked].tolist():
-        invalid_quantile(given.notes, number, given.span)
+    outside = given.has_floats.any(axis=0) & ~((wanted >= 0) & (wanted <= 1))
+    for number in wanted[outside].tolist():
+        note_invalid_quantile(given.notes, number, given.span)
     return _floats(given, values)
 
 
-def _sketch(called: Called) -> Vector:
-    """The numbers but NaN and infinities, as a native histogram. Ours: Prometheus has no such function."""
-    given = range_vector(called)
+def _sketch(invocation: Invocation) -> Vector:
+    """Return the numbers of each window, without NaN and infinities, as a native histogram. Prometheus has no such
+    function."""
+    given = range_vector(invocation)
     table = given.table()
     totals, _ = given.empty()
     sums(table._replace(values=np.where(np.isfinite(table.values), table.values, 0.0)), totals)
     ranges = ranges_of_samples(table.values, (table.first, table.last))
-    histograms = sketched(ranges, totals, given.has_floats, called.evaluation.bounds)
-    _inform_of_histograms(given)
+    histograms = sketched(ranges, totals, given.has_floats, invocation.evaluation.bounds)
+    _note_ignored_histograms(given)
     return given.vector(totals, given.has_floats, histograms)
 
 
 # ---- of samples as they come
 
 
-def _picked(called: Called, pick: Callable[[RangeVector], Ints]) -> Vector:
-    """One sample of each window, with whatever it is."""
-    given = range_vector(called)
+def _pick_sample(invocation: Invocation, pick: Callable[[RangeVector], Ints]) -> Vector:
+    """Return one sample of each window, whatever its type."""
+    given = range_vector(invocation)
     samples, present = given.whole.samples, given.whole.last > given.whole.first
     if not present.any():
         return given.vector(*given.empty())
@@ -159,8 +159,8 @@ def _picked(called: Called, pick: Callable[[RangeVector], Ints]) -> Vector:
     return given.vector(values, present, histograms)
 
 
-def _time_of(called: Called, pick: Callable[[RangeVector], Ints]) -> Vector:
-    given = range_vector(called)
+def _time_of(invocation: Invocation, pick: Callable[[RangeVector], Ints]) -> Vector:
+    given = range_vector(invocation)
     present: Bools = given.whole.last > given.whole.first
     times = np.append(given.whole.samples.times, 0)
     return given.vector(times[np.where(present, pick(given), -1)] / 1000, present)
@@ -174,21 +174,21 @@ def _last(given: RangeVector) -> Ints:
     return given.whole.last - 1
 
 
-def _count(called: Called) -> Vector:
-    given = range_vector(called)
+def _count(invocation: Invocation) -> Vector:
+    given = range_vector(invocation)
     counts = given.whole.last - given.whole.first
     return given.vector(counts.astype(float), counts > 0)
 
 
-def _present(called: Called) -> Vector:
-    given = range_vector(called)
+def _present(invocation: Invocation) -> Vector:
+    given = range_vector(invocation)
     present: Bools = given.whole.last > given.whole.first
     return given.vector(np.ones(present.shape), present)
 
 
 def _function(
     name: str,
-    evaluate: Callable[[Called], Vector],
+    evaluate: Callable[[Invocation], Vector],
     *,
     arguments: tuple[Kind, ...] = (Kind.MATRIX,),
     keeps_name: bool = False,
@@ -202,7 +202,7 @@ def _function(
         evaluate,
         keeps_name=keeps_name,
         experimental=experimental,
-        windows=FROM_WINDOWS.get(name),
+        from_buckets=FROM_BUCKETS.get(name),
         makes_histograms=makes_histograms,
     )
 
@@ -214,8 +214,8 @@ OVER_TIME: tuple[Function, ...] = (
     _function("max_over_time", _extreme(1.0)),
     _function("count_over_time", _count),
     _function("present_over_time", _present),
-    _function("first_over_time", partial(_picked, pick=_first), keeps_name=True),
-    _function("last_over_time", partial(_picked, pick=_last), keeps_name=True),
+    _function("first_over_time", partial(_pick_sample, pick=_first), keeps_name=True),
+    _function("last_over_time", partial(_pick_sample, pick=_last), keeps_name=True),
     _function("stddev_over_time", partial(_of_floats, kernel=_deviations)),
     _function("stdvar_over_time", partial(_of_floats, kernel=variances)),
     _function("quantile_over_time", _quantile, arguments=(Kind.SCALAR, Kind.MATRIX)),

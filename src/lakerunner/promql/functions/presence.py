@@ -1,4 +1,4 @@
-"""Whether there is anything, and the way from vector to scalar and back."""
+"""absent(), absent_over_time(), and the conversions between vector and scalar."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from lakerunner.promql.functions.arguments import (
 )
 from lakerunner.series.arrays import Bools, Floats
 from lakerunner.series.expression import Expression, Range, Selector, bare
-from lakerunner.series.function import Called, Function
+from lakerunner.series.function import Function, Invocation
 from lakerunner.series.values import Scalar, Vector
 
 
-def _absent(called: Called) -> Vector:
-    return _ones(called, ~np.any(vector_of(called).present, axis=0))
+def _absent(invocation: Invocation) -> Vector:
+    return _ones(invocation, ~np.any(vector_of(invocation).present, axis=0))
 
 
-def _absent_over_time(called: Called) -> Vector:
-    windows = windows_of(called)
-    return _ones(called, ~np.any(windows.last > windows.first, axis=0))
+def _absent_over_time(invocation: Invocation) -> Vector:
+    windows = windows_of(invocation)
+    return _ones(invocation, ~np.any(windows.last > windows.first, axis=0))
 
 
-def _ones(called: Called, absent: Bools) -> Vector:
-    return Vector([absent_labels(called.call.arguments[0])], np.ones((1, len(absent))), absent[None, :])
+def _ones(invocation: Invocation, absent: Bools) -> Vector:
+    return Vector([absent_labels(invocation.call.arguments[0])], np.ones((1, len(absent))), absent[None, :])
 
 
 def absent_labels(expression: Expression) -> Labels:
-    """Those that a series would have if the selector found one: what its matchers say by `=`, unless another matcher of
-    that label comes after it. They come in the order into which Prometheus' index puts them as it looks for series:
-    those last that only take series away."""
+    """Return the labels that a series of the selector would have: those of its `=` matchers, unless another matcher of
+    that label follows. The order is that in which Prometheus' index evaluates matchers: those that only exclude series
+    come last."""
     expression = bare(expression)
     if isinstance(expression, Range):
         expression = expression.selector
@@ -47,7 +47,7 @@ def absent_labels(expression: Expression) -> Labels:
         return NO_LABELS
     labels: dict[str, str] = {}
     named: set[str] = set()
-    for matcher in _as_looked_for(expression.matchers):
+    for matcher in _in_index_order(expression.matchers):
         if matcher.op == "=" and matcher.name not in named:
             named.add(matcher.name)
             labels[matcher.name] = matcher.value
@@ -57,29 +57,29 @@ def absent_labels(expression: Expression) -> Labels:
     return labels_of(labels)
 
 
-def _as_looked_for(matchers: Sequence[Matcher]) -> list[Matcher]:
+def _in_index_order(matchers: Sequence[Matcher]) -> list[Matcher]:
     needed = {matcher.name for matcher in matchers if not matches_empty(matcher)}
 
-    def takes_away(matcher: Matcher) -> bool:
+    def only_excludes(matcher: Matcher) -> bool:
         return matcher.name not in needed or (matcher.op in ("!=", "!~") and matches_empty(matcher))
 
-    return sorted(matchers, key=takes_away)
+    return sorted(matchers, key=only_excludes)
 
 
-def _scalar(called: Called) -> Scalar:
-    """The number of the one series that has one, NaN otherwise."""
-    vector = vector_of(called)
+def _scalar(invocation: Invocation) -> Scalar:
+    """Return the number of the only series that has one, otherwise NaN."""
+    vector = vector_of(invocation)
     there = float_samples(vector)
     alone = np.count_nonzero(there, axis=0) == 1
-    values: Floats = np.full(len(called.steps), np.nan)
+    values: Floats = np.full(len(invocation.steps), np.nan)
     if len(vector):
         only = np.argmax(there, axis=0)
         values[alone] = vector.values[only, np.arange(len(only))][alone]
     return Scalar(values)
 
 
-def _vector(called: Called) -> Vector:
-    values = scalar_of(called, 0)[None, :]
+def _vector(invocation: Invocation) -> Vector:
+    values = scalar_of(invocation, 0)[None, :]
     return Vector([NO_LABELS], values, np.ones(values.shape, bool))
 
 

@@ -1,23 +1,25 @@
-"""A range vector as its functions take it: floats and native histograms apart, arrays ready for the kernels.
+"""A range vector as its functions take it: floats and native histograms separated, arrays ready for the kernels.
 
-Comes in: a call whose one MATRIX argument is a `Windows`. Goes out: that argument in parts, and a `Vector` of what the
-parts gave. What always holds: parts have the rows and columns of the whole; a window may be empty in either part, and
+Comes in: a call whose one MATRIX argument is a `Windows`. Goes out: that argument in two parts, and a `Vector` of their
+results. What always holds: both parts have the rows and columns of the whole; a window may be empty in either part, and
 one that is empty in neither is mixed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from lakerunner.model.labels import NAME, value_of
+from lakerunner.model.labels import NAME, TYPE, Labels, value_of
+from lakerunner.promql.selection.notes import note_possible_non_counter
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.expression import Range, Span, Subquery, bare
-from lakerunner.series.function import Called
+from lakerunner.series.function import Invocation
+from lakerunner.series.grouping import group_series
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples, Vector, Windows
@@ -27,8 +29,8 @@ _NONE = np.array(None, object)
 _BEGINNING = Span(0, 1)
 
 
-class Rows(NamedTuple):
-    """Samples as kernels take them that find the windows themselves."""
+class SampleRows(NamedTuple):
+    """Samples for kernels that find the windows themselves."""
 
     offsets: Ints
     times: Ints
@@ -40,7 +42,8 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class RangeVector:
-    """`histograms` is None where no sample of any series is one: `floats` is then the whole."""
+    """A range vector in two parts. `histograms` is None if no sample of any series is one: `floats` is then the
+    whole."""
 
     whole: Windows
     floats: Windows
@@ -73,21 +76,21 @@ class RangeVector:
         return value_of(self.whole.samples.labels[row], NAME)
 
     def names(self, where: Bools) -> Iterator[str]:
-        """Of the series with such a window, each name once."""
+        """Return the names of the series that have such a window, each once."""
         yield from dict.fromkeys(self.name(row) for row in np.flatnonzero(where.any(axis=1)).tolist())
 
     def table(self) -> Table:
-        """Of the floats."""
+        """Return the windows of floats for kernels."""
         return table_of(self.floats)
 
-    def rows(self) -> Rows:
-        """Of the floats."""
+    def rows(self) -> SampleRows:
+        """Return the samples of floats for kernels."""
         samples = self.floats.samples
         starts = NO_STARTS if samples.starts is None else samples.starts
-        return Rows(samples.offsets, samples.times, samples.values, starts, self.floats.ends, self.floats.range)
+        return SampleRows(samples.offsets, samples.times, samples.values, starts, self.floats.ends, self.floats.range)
 
     def empty(self) -> tuple[Floats, Bools]:
-        """Values and present, to be written."""
+        """Return arrays of values and presence, to be filled."""
         return np.zeros(self.whole.shape), np.zeros(self.whole.shape, bool)
 
     def vector(self, values: Floats, present: Bools, histograms: Objects | None = None) -> Vector:
@@ -95,18 +98,18 @@ class RangeVector:
         return Vector(samples.labels, values, present, histograms, samples.drop_name)
 
 
-def range_vector(called: Called) -> RangeVector:
-    """The argument that is one. Notes are about the place of the first argument, whichever that is; of a subquery
-    Prometheus knows no place but the beginning of the text."""
-    windows = next(value for value in called.arguments if isinstance(value, Windows))
-    floats, histograms = _apart(windows)
-    first = bare(called.call.arguments[0])
+def range_vector(invocation: Invocation) -> RangeVector:
+    """Return the MATRIX argument. As in Prometheus, notes have the position of the first argument, whichever it is, and
+    for a subquery the beginning of the text."""
+    windows = next(value for value in invocation.arguments if isinstance(value, Windows))
+    floats, histograms = _separate(windows)
+    first = bare(invocation.call.arguments[0])
     span = _BEGINNING if isinstance(first, Subquery) else first.span
-    return RangeVector(windows, floats, histograms, span, called.notes)
+    return RangeVector(windows, floats, histograms, span, invocation.notes)
 
 
 def histograms_of(windows: Windows, row: int, step: int) -> list[Histogram]:
-    """Of a window of histograms alone."""
+    """Return the histograms of a window that has only histograms."""
     if windows.samples.histograms is None:
         return []
     return list(windows.samples.histograms[windows.first[row, step] : windows.last[row, step]])
@@ -118,21 +121,21 @@ def are_histograms(samples: Objects) -> Bools:
 
 
 def places(where: Bools) -> Iterator[tuple[int, int]]:
-    """Row and step of each window that is meant, series by series."""
+    """Return row and step of each marked window, series by series."""
     yield from zip(*(axis.tolist() for axis in np.nonzero(where)), strict=True)
 
 
-def _apart(windows: Windows) -> tuple[Windows, Windows | None]:
+def _separate(windows: Windows) -> tuple[Windows, Windows | None]:
     if windows.samples.histograms is None:
         return windows, None
     is_histogram = are_histograms(windows.samples.histograms)
     if not is_histogram.any():
         return replace(windows, samples=replace(windows.samples, histograms=None)), None
-    floats = _kept(windows, ~is_histogram)
-    return replace(floats, samples=replace(floats.samples, histograms=None)), _kept(windows, is_histogram)
+    floats = _keep_samples(windows, ~is_histogram)
+    return replace(floats, samples=replace(floats.samples, histograms=None)), _keep_samples(windows, is_histogram)
 
 
-def _kept(windows: Windows, kept: Bools) -> Windows:
+def _keep_samples(windows: Windows, kept: Bools) -> Windows:
     samples = windows.samples
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
     some = Samples(
@@ -145,3 +148,15 @@ def _kept(windows: Windows, kept: Bools) -> Windows:
         samples.drop_name,
     )
     return replace(windows, samples=some)
+
+
+def range_seconds(range_: int) -> float:
+    """Convert ms to seconds: whole seconds and the rest are added separately, as Prometheus does, for the same bits."""
+    return float(range_ // 1000) + range_ % 1000 * 1_000_000 / 1e9
+
+
+def check_counters(labels: Sequence[Labels], floats: Bools, notes: Notes, span: Span) -> None:
+    """Note the series with floats that might not be counters. Series of one name and type are judged together."""
+    groups = group_series(labels, (NAME, TYPE), without=False)
+    for group in np.unique(groups.indexes[floats.any(axis=1)]).tolist():
+        note_possible_non_counter(notes, groups.labels[group], span)

@@ -1,6 +1,6 @@
-"""Rates of float samples, as loops over arrays.
+"""Kernels for rates of float samples.
 
-Comes in: a table of windows. Goes out: a value for each window that has one, and whether it has. What always holds:
+Comes in: a table of windows. Goes out: a value for each window that has one, and whether it has. What always holds: the
 float operations are those of Prometheus, in its order, so that the bits are the same.
 """
 
@@ -15,12 +15,12 @@ from lakerunner.promql.selection.smoothing import on_line
 
 
 @njit(cache=True, nogil=True)
-def starts_anew(start_before: Any, time_before: Any, start: Any, time: Any) -> Any:
-    """Whether a sample's start time says that it does not count on from the sample before.
+def starts_new_counter(start_before: Any, time_before: Any, start: Any, time: Any) -> Any:
+    """Return whether a sample's start time says that it does not continue the sample before.
 
-    A start time of 0 is unknown, one at or behind its sample's time is invalid. One that is exactly the time of the
-    sample before is how delta series are written; a cumulative series whose true start is unknown has that too, but for
-    its first sample, which knows none."""
+    A start time of 0 is unknown, one at or after its sample's time is invalid. One that is exactly the time of the
+    sample before is how delta series are written; a cumulative series whose true start is unknown has that too, except
+    for its first sample, which has none."""
     if start == start_before or start == 0 or start >= time or start < time_before:
         return False
     if start > time_before:
@@ -32,14 +32,15 @@ def starts_anew(start_before: Any, time_before: Any, start: Any, time: Any) -> A
 def extrapolation(
     range_start: Any, range_end: Any, first_time: Any, last_time: Any, intervals: Any, begun: Any, to_zero: Any
 ) -> Any:
-    """By how much an increase between two samples grows when it is spread over the whole range.
+    """Return the factor by which an increase between two samples grows when it is extrapolated to the whole range.
 
-    `begun`: when the counter was zero, where that is known and inside the range, otherwise 0. `to_zero`: the share of
-    the time between the samples that a counter took from zero to the first one; infinite where it is none."""
+    `begun`: when the counter was zero, if that is known and inside the range, otherwise 0. `to_zero`: the share of the
+    time between the samples that the counter took from zero to the first one; infinite if it does not apply."""
     to_start = (first_time - range_start) / 1000
     to_end = (range_end - last_time) / 1000
     covered = (last_time - first_time) / 1000
     between = covered / intervals if intervals > 0 else 0.0
+    # Prometheus' rule: a gap of more than 1.1 average intervals at an end means that the series starts or ends there.
     threshold = between * 1.1
     if begun != 0:
         to_start = 0.0
@@ -48,6 +49,7 @@ def extrapolation(
         if to_start >= threshold:
             to_start = between / 2
         from_zero = covered * to_zero
+        # A counter cannot have been below zero: do not extrapolate past the time at which it was zero.
         if from_zero < to_start:
             to_start = from_zero
     if to_end >= threshold:
@@ -58,9 +60,9 @@ def extrapolation(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def extrapolated(rows: Any, counter: Any, seconds: Any, values: Any, present: Any, overlapping: Any) -> None:
-    """Into `values` and `present`: the increase over the range; per second where `seconds`, the range's length, is not
-    zero. Into `overlapping`, where there are start times: whether some in the window overlap."""
+def extrapolate(rows: Any, counter: Any, seconds: Any, values: Any, present: Any, overlapping: Any) -> None:
+    """Write the increase over the range into `values` and `present`; per second if `seconds`, the range's length, is
+    not zero. Write into `overlapping`, if there are start times, whether some in the window overlap."""
     offsets, times, numbers, starts, ends, range_ = rows
     resets = np.empty(1 + _longest(offsets), np.int64)
     timed = counter and len(starts) > 0
@@ -80,7 +82,7 @@ def extrapolated(rows: Any, counter: Any, seconds: Any, values: Any, present: An
             begun = 0
             to_zero = np.inf
             if counter:
-                # Each sample is looked at once: windows only ever move on.
+                # Each sample is read once: windows only move forward.
                 fresh, seen = max(seen, a + 1), b
                 if timed:
                     tail = _note_starts(times, numbers, starts, fresh, b, resets, tail)
@@ -88,7 +90,7 @@ def extrapolated(rows: Any, counter: Any, seconds: Any, values: Any, present: An
                     overlapping[series, step] = overlap > a
                 else:
                     for at in range(fresh, b):
-                        resets[tail] = at  # stays only if it is one; no branch to be mispredicted
+                        resets[tail] = at  # written always, kept only if it is a reset: no branch to mispredict
                         tail += numbers[at] < numbers[at - 1]
                 while head < tail and resets[head] <= a:
                     head += 1
@@ -99,10 +101,12 @@ def extrapolated(rows: Any, counter: Any, seconds: Any, values: Any, present: An
                     increase += numbers[a]
                 if increase > 0 and numbers[a] >= 0:
                     to_zero = numbers[a] / increase
+            # One sample gives an increase only if it is known when the counter began.
             if b - a == 1 and begun == 0:
                 continue
             factor = extrapolation(ends[step] - range_, ends[step], times[a], times[b - 1], b - a - 1, begun, to_zero)
             if seconds != 0:
+                # Divide the factor, not the product: this is Prometheus' order of operations.
                 factor /= seconds
             values[series, step] = increase * factor
             present[series, step] = True
@@ -110,9 +114,10 @@ def extrapolated(rows: Any, counter: Any, seconds: Any, values: Any, present: An
 
 @njit(cache=True, nogil=True)
 def _note_starts(times: Any, numbers: Any, starts: Any, first: Any, last: Any, resets: Any, tail: Any) -> Any:
-    """The resets among these samples, by value or start time, behind the `tail` of those before; the new tail."""
+    """Append the resets among these samples, by value or start time, after the `tail` of those before; return the new
+    tail."""
     for at in range(first, last):
-        if numbers[at] < numbers[at - 1] or starts_anew(starts[at - 1], times[at - 1], starts[at], times[at]):
+        if numbers[at] < numbers[at - 1] or starts_new_counter(starts[at - 1], times[at - 1], starts[at], times[at]):
             resets[tail] = at
             tail += 1
     return tail
@@ -120,7 +125,8 @@ def _note_starts(times: Any, numbers: Any, starts: Any, first: Any, last: Any, r
 
 @njit(cache=True, nogil=True)
 def _last_overlap(times: Any, starts: Any, first: Any, last: Any) -> Any:
-    """The last of these samples that begins before the one before it ended, but not with it; -1 is none."""
+    """Return the last of these samples that begins before the one before it ended, but not together with it; -1 if
+    there is none."""
     for at in range(last - 1, first - 1, -1):
         if starts[at] != 0 and starts[at] < times[at - 1] and starts[at] != starts[at - 1]:
             return at
@@ -137,8 +143,8 @@ def _longest(offsets: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def between_ends(table: Any, range_: Any, smoothed: Any, counter: Any, seconds: Any, values: Any, present: Any) -> None:
-    """Of extended ranges, whose first and last samples may lie outside: what was added between the range's ends, where
-    the value is that of the first and the last sample, or where `smoothed` on the line to the next one inside."""
+    """Compute extended ranges, whose first and last samples may lie outside: the increase between the range's ends. The
+    value at an end is that of the first or last sample, or with `smoothed` on the line to the next one inside."""
     times, numbers, _, first, last, ends = table
     for series in range(first.shape[0]):
         for step in range(first.shape[1]):

@@ -1,7 +1,7 @@
-"""How fast a series rises: rate, increase, delta; irate and idelta of the last two samples; resets and changes.
+"""rate, increase and delta; irate and idelta of the last two samples; resets and changes.
 
-Counters fall only when they begin anew. A sample's start time, where there is one, says so too, which is how a series
-of deltas is read as a counter: each of its samples begins where the one before ended.
+Counters decrease only when they are reset. A sample's start time, if there is one, reveals resets too, which is how a
+series of deltas is read as a counter: each of its samples begins where the one before ended.
 """
 
 from __future__ import annotations
@@ -12,57 +12,63 @@ from typing import Literal
 
 import numpy as np
 
-from lakerunner.promql.functions.counters import check_counters, range_seconds
-from lakerunner.promql.functions.from_windows import FROM_WINDOWS
+from lakerunner.promql.functions.from_buckets import FROM_BUCKETS
 from lakerunner.promql.functions.histogram_rates import (
     Rating,
     extended_histogram_rates,
     histogram_rates,
     last_two_histograms,
 )
-from lakerunner.promql.functions.range_vectors import RangeVector, are_histograms, places, range_vector
-from lakerunner.promql.functions.rate_kernels import between_ends, extrapolated
-from lakerunner.promql.selection.sample_notes import mixed_samples, starts_overlap
+from lakerunner.promql.functions.range_vectors import (
+    RangeVector,
+    are_histograms,
+    check_counters,
+    places,
+    range_seconds,
+    range_vector,
+)
+from lakerunner.promql.functions.rate_kernels import between_ends, extrapolate
+from lakerunner.promql.selection.notes import note_mixed_samples, note_overlapping_starts
 from lakerunner.promql.selection.smoothing import outer_windows, outermost
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.expression import Kind
-from lakerunner.series.function import Called, Function
-from lakerunner.series.histograms.arithmetic import detect_reset
+from lakerunner.series.function import Function, Invocation
+from lakerunner.series.histograms.algebra import detect_reset
 from lakerunner.series.histograms.histogram import equal
 from lakerunner.series.values import Samples, Vector, Windows
 from lakerunner.series.window_kernels import table_of
 
 
-def _rate(called: Called, *, counter: bool, per_second: bool) -> Vector:
-    given = range_vector(called)
+def _rate(invocation: Invocation, *, counter: bool, per_second: bool) -> Vector:
+    given = range_vector(invocation)
     seconds = range_seconds(given.whole.range) if per_second else 0.0
     rating = Rating(counter, seconds)
-    values, present, histograms = (_extended if given.extended else _extrapolated)(given, rating)
+    values, present, histograms = (_rate_extended if given.extended else _extrapolate)(given, rating)
     if counter:
         floats = present if histograms is None else present & ~are_histograms(histograms)
         check_counters(given.whole.samples.labels, floats, given.notes, given.span)
     return given.vector(values, present, histograms)
 
 
-def _extrapolated(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Objects | None]:
+def _extrapolate(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Objects | None]:
     values, present = given.empty()
     rows = given.rows()
     overlapping = np.zeros(present.shape if len(rows.starts) else (0, 0), bool)
-    extrapolated(rows, rating.counter, rating.seconds, values, present, overlapping)
+    extrapolate(rows, rating.counter, rating.seconds, values, present, overlapping)
     if overlapping.any():
         for name in given.names(overlapping & ~given.mixed):
-            starts_overlap(given.notes, name, given.span)
+            note_overlapping_starts(given.notes, name, given.span)
     if given.histograms is None:
         return values, present, None
     for name in given.names(given.mixed):
-        mixed_samples(given.notes, name, given.span)
+        note_mixed_samples(given.notes, name, given.span)
     present &= ~given.mixed
     histograms = histogram_rates(given, given.has_histograms & ~given.mixed, rating)
     present |= are_histograms(histograms)
     return values, present, histograms
 
 
-def _extended(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Objects | None]:
+def _rate_extended(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Objects | None]:
     values, present = given.empty()
     left, right, there = outermost(given.floats)
     table = table_of(given.floats)._replace(first=left, last=np.where(there, right + 1, left))
@@ -72,7 +78,7 @@ def _extended(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Object
         return values, present, None
     mixed = _has_samples(given.floats) & _has_samples(given.histograms)
     for name in given.names(mixed):
-        mixed_samples(given.notes, name, given.span)
+        note_mixed_samples(given.notes, name, given.span)
     present &= ~mixed
     histograms = extended_histogram_rates(given, ~mixed, rating)
     present |= are_histograms(histograms)
@@ -85,9 +91,9 @@ def _has_samples(windows: Windows) -> Bools:
     return found
 
 
-def _of_last_two(called: Called, *, counter: bool) -> Vector:
-    """The last two samples of each window, whatever they are."""
-    given = range_vector(called)
+def _from_last_two(invocation: Invocation, *, counter: bool) -> Vector:
+    """Compute from the last two samples of each window, whatever their types."""
+    given = range_vector(invocation)
     whole, samples = given.whole, given.whole.samples
     present: Bools = whole.last - whole.first >= 2
     if not present.any():
@@ -97,18 +103,18 @@ def _of_last_two(called: Called, *, counter: bool) -> Vector:
     with np.errstate(all="ignore"):
         values = samples.values[late] - samples.values[early]
         if counter:
-            anew = samples.values[late] < samples.values[early]
+            is_new = samples.values[late] < samples.values[early]
             if samples.starts is not None:
-                anew |= _anew(samples, samples.starts, early, late)
+                is_new |= _starts_new_counter(samples, samples.starts, early, late)
             seconds = (samples.times[late] - samples.times[early]) / 1000
-            values = np.where(anew, samples.values[late], values) / seconds
+            values = np.where(is_new, samples.values[late], values) / seconds
     values = np.where(present, values, 0.0)
     if samples.histograms is None:
         return given.vector(values, present)
     is_histogram = are_histograms(samples.histograms)
     mixed = present & (is_histogram[late] != is_histogram[early])
     for name in given.names(mixed):
-        mixed_samples(given.notes, name, given.span)
+        note_mixed_samples(given.notes, name, given.span)
     histograms = np.full(present.shape, None, object)
     for row, step in places(present & is_histogram[late] & is_histogram[early]):
         histograms[row, step] = last_two_histograms(given, row, step, counter)
@@ -116,20 +122,20 @@ def _of_last_two(called: Called, *, counter: bool) -> Vector:
     return given.vector(values, present, histograms)
 
 
-def _anew(samples: Samples, starts: Ints, early: Ints, late: Ints) -> Bools:
-    """Whether the late sample's start time says that it does not count on from the early one. The rules are those of
-    rate_kernels.starts_anew."""
+def _starts_new_counter(samples: Samples, starts: Ints, early: Ints, late: Ints) -> Bools:
+    """Return whether the late sample's start time says that it does not continue the early one. The rules are those of
+    rate_kernels.starts_new_counter."""
     before, time_before, start, time = starts[early], samples.times[early], starts[late], samples.times[late]
     known = (start != before) & (start != 0) & (start < time)
     delta = (start == time_before) & (before != 0) & (before < time_before)
-    anew: Bools = known & ((start > time_before) | delta)
-    return anew
+    is_new: Bools = known & ((start > time_before) | delta)
+    return is_new
 
 
-def _count(called: Called, differs: Callable[[Samples], Bools]) -> Vector:
-    """How many samples of the window differ from the one before them; an anchored one begins with the sample before
-    it. Counts of whole numbers may be subtracted: nothing is rounded."""
-    given = range_vector(called)
+def _count(invocation: Invocation, differs: Callable[[Samples], Bools]) -> Vector:
+    """Count the samples of a window that differ from the one before; an anchored window begins with the sample before
+    it. Integer counts may be subtracted from each other, since nothing is rounded."""
+    given = range_vector(invocation)
     whole = given.whole
     present: Bools = whole.last > whole.first
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(differs(whole.samples), dtype=np.int64)])
@@ -139,13 +145,14 @@ def _count(called: Called, differs: Callable[[Samples], Bools]) -> Vector:
 
 
 def _resets(samples: Samples) -> Bools:
-    """Of the first sample of all: no. What is said of a series' first compares with another series: no window asks."""
+    """Return which samples are resets; never the first of all. The first of each series is compared with another
+    series, but no window uses that."""
     differs = np.zeros(len(samples.times), bool)
     if len(differs) > 1:
         late = np.arange(1, len(differs))
         differs[1:] = samples.values[1:] < samples.values[:-1]
         if samples.starts is not None:
-            differs[1:] |= _anew(samples, samples.starts, late - 1, late)
+            differs[1:] |= _starts_new_counter(samples, samples.starts, late - 1, late)
         _compare_histograms(samples, differs, detect_reset, already=samples.starts)
     return differs
 
@@ -162,7 +169,8 @@ def _changes(samples: Samples) -> Bools:
 def _compare_histograms(
     samples: Samples, differs: Bools, compare: Callable[..., bool], already: Ints | None = None
 ) -> None:
-    """Where a histogram is involved: a float differs from every histogram. `already`: start times may have said so."""
+    """Compare pairs that involve a histogram: a float differs from every histogram. `already`: where start times have
+    decided."""
     if samples.histograms is None:
         return
     is_histogram = are_histograms(samples.histograms)
@@ -172,24 +180,24 @@ def _compare_histograms(
             differs[at] = True
             continue
         early, late = np.array([at - 1]), np.array([at])
-        anew = already is not None and bool(_anew(samples, already, early, late)[0])
-        differs[at] = anew or compare(now, before)
+        is_new = already is not None and bool(_starts_new_counter(samples, already, early, late)[0])
+        differs[at] = is_new or compare(now, before)
 
 
 Extended = Literal["anchored", "smoothed"]
 
 
-def _function(name: str, evaluate: Callable[[Called], Vector], extended: tuple[Extended, ...] = ()) -> Function:
-    windows = FROM_WINDOWS.get(name)
-    return Function(name, (Kind.MATRIX,), Kind.VECTOR, evaluate, extended=extended, windows=windows)
+def _function(name: str, evaluate: Callable[[Invocation], Vector], extended: tuple[Extended, ...] = ()) -> Function:
+    windows = FROM_BUCKETS.get(name)
+    return Function(name, (Kind.MATRIX,), Kind.VECTOR, evaluate, extended=extended, from_buckets=windows)
 
 
 RATES: tuple[Function, ...] = (
     _function("rate", partial(_rate, counter=True, per_second=True), ("anchored", "smoothed")),
     _function("increase", partial(_rate, counter=True, per_second=False), ("anchored", "smoothed")),
     _function("delta", partial(_rate, counter=False, per_second=False), ("anchored", "smoothed")),
-    _function("irate", partial(_of_last_two, counter=True)),
-    _function("idelta", partial(_of_last_two, counter=False)),
+    _function("irate", partial(_from_last_two, counter=True)),
+    _function("idelta", partial(_from_last_two, counter=False)),
     _function("resets", partial(_count, differs=_resets), ("anchored",)),
     _function("changes", partial(_count, differs=_changes), ("anchored",)),
 )

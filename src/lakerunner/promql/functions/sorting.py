@@ -1,5 +1,8 @@
-"""The order of the series at one instant. Over a range series are in the order of their labels, whatever was asked,
-unless they are the same at every step: then the order is that of one of them, for what takes series in their order."""
+"""Sort the series of an instant.
+
+Over a range series stay sorted by labels, whatever order was requested, unless they are the same at every step: then
+the order is that of one step, for operations that depend on the order.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.promql.functions.arguments import STRING, VECTOR, float_samples, string_of, vector_of
-from lakerunner.series.function import Called, Function
+from lakerunner.series.function import Function, Invocation
 from lakerunner.series.values import Vector
 
 _RANGE_WARNING = "sort is ineffective for range queries since results are always ordered by labels"
@@ -20,25 +23,25 @@ _LARGEST = str((1 << 63) - 1)
 _CHUNK = re.compile(r"[0-9]+|[^0-9]+")
 
 
-def _by_value(descending: bool) -> Callable[[Called], Vector]:
-    def evaluate(called: Called) -> Vector:
-        vector = vector_of(called)
+def _by_value(descending: bool) -> Callable[[Invocation], Vector]:
+    def evaluate(invocation: Invocation) -> Vector:
+        vector = vector_of(invocation)
         vector = replace(vector, present=float_samples(vector), histograms=None)
-        if _is_range(called):
+        if _is_range(invocation):
             return vector
         values = vector.values[:, 0]
-        # NaN is last either way, which is where argsort puts it.
+        # argsort puts NaN last, which is right in both directions.
         return vector.rows(np.argsort(-values if descending else values, kind="stable"))
 
     return evaluate
 
 
-def _by_labels(descending: bool) -> Callable[[Called], Vector]:
-    def evaluate(called: Called) -> Vector:
-        vector = vector_of(called)
-        if _is_range(called):
+def _by_labels(descending: bool) -> Callable[[Invocation], Vector]:
+    def evaluate(invocation: Invocation) -> Vector:
+        vector = vector_of(invocation)
+        if _is_range(invocation):
             return vector
-        names = [string_of(called, number) for number in range(1, len(called.arguments))]
+        names = [string_of(invocation, number) for number in range(1, len(invocation.arguments))]
 
         def compare(one: int, other: int) -> int:
             return compare_labels(vector.labels[one], vector.labels[other], names)
@@ -48,16 +51,16 @@ def _by_labels(descending: bool) -> Callable[[Called], Vector]:
     return evaluate
 
 
-def _is_range(called: Called) -> bool:
-    if called.evaluation.is_steady(called.call):
+def _is_range(invocation: Invocation) -> bool:
+    if invocation.evaluation.is_steady(invocation.call):
         return False
-    if called.steps.start != called.steps.end:
-        called.notes.warn(_RANGE_WARNING, called.call.span)
-    return len(called.steps) > 1
+    if invocation.steps.start != invocation.steps.end:
+        invocation.notes.warn(_RANGE_WARNING, invocation.call.span)
+    return len(invocation.steps) > 1
 
 
 def compare_labels(one: Labels, other: Labels, names: list[str]) -> int:
-    """By the values of these labels in turn, and by all labels where they are the same."""
+    """Compare by the values of these labels in turn, then by all labels."""
     for name in names:
         a, b = value_of(one, name), value_of(other, name)
         if a != b:
@@ -66,7 +69,7 @@ def compare_labels(one: Labels, other: Labels, names: list[str]) -> int:
 
 
 def compare_naturally(one: str, other: str) -> int:
-    """Digits that stand together are a number: "2" is before "10". A text is before what it begins."""
+    """Compare texts with adjacent digits as numbers: "2" is before "10". A prefix comes first."""
     chunks, others = _CHUNK.findall(one), _CHUNK.findall(other)
     for chunk, against in zip(chunks, others, strict=False):
         a, b = _number(chunk), _number(against)
@@ -75,12 +78,12 @@ def compare_naturally(one: str, other: str) -> int:
                 return -1 if a < b else 1
         elif chunk != against:
             return -1 if chunk < against else 1
-    mine, its = (len(chunks), one), (len(others), other)  # 01 and 1 are the same number, not the same text
+    mine, its = (len(chunks), one), (len(others), other)  # 01 and 1 are the same number but not the same text
     return (mine > its) - (mine < its)
 
 
 def _number(chunk: str) -> int | None:
-    """None: not one, or none that fits into 64 bits, which is compared as text."""
+    """Parse an integer; None if it is not one or does not fit into 64 bits, which is then compared as text."""
     if not chunk[0].isascii() or not chunk[0].isdigit():
         return None
     digits = chunk.lstrip("0") or "0"

@@ -1,4 +1,4 @@
 """What selectors of PromQL select: series by their matchers; samples by staleness, lookback and modifiers.
 
-Functions build on this folder, and it imports none of them.
+Functions build on this folder; it does not import them.
 """

@@ -1,8 +1,8 @@
-"""Selectors that look beyond their range: `anchored` takes the last sample before it, `smoothed` draws lines between
-samples, also to the next one behind it.
+"""Selectors that look beyond their range: `anchored` includes the last sample before it, `smoothed` interpolates
+between samples, also to the next one after it.
 
-Comes in: samples, and the moments that steps look at. Goes out: values at moments that need not have a sample. What
-always holds: no sample counts that is further from the range than the lookback.
+Comes in: samples, and the times that steps look at. Goes out: values at times that need not have a sample. What always
+holds: no sample counts that is further from the range than the lookback.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from numba import njit
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, value_of
-from lakerunner.promql.selection.sample_notes import bounds_reconciled, mixed_samples, mixed_schemas
+from lakerunner.promql.selection.notes import note_mixed_samples, note_mixed_schemas, note_reconciled_bounds
 from lakerunner.promql.selection.staleness import without_stale_markers
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.expression import NOWHERE, Range, Span
-from lakerunner.series.histograms.arithmetic import IncompatibleHistograms, added, detect_reset, scaled, subtracted
+from lakerunner.series.histograms.algebra import (
+    IncompatibleHistograms,
+    add_histograms,
+    detect_reset,
+    scale_histogram,
+    subtract_histograms,
+)
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Vector, Windows
-from lakerunner.series.window_bounds import window_bounds
+from lakerunner.series.values import Samples, Vector, Windows, window_bounds
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def on_line(y1: Any, t1: Any, y2: Any, t2: Any, time: Any, counter: Any) -> Any:
-    """The value at `time` on the line through two samples. A counter that fell began at zero."""
+    """Interpolate between two samples at `time`. A counter that decreased started from zero."""
     if counter and y2 < y1:
         y1 = 0.0
     return y1 + (y2 - y1) * float(time - t1) / float(t2 - t1)
@@ -37,24 +42,24 @@ def on_line(y1: Any, t1: Any, y2: Any, t2: Any, time: Any, counter: Any) -> Any:
 def histogram_on_line(
     before: tuple[int, Histogram], after: tuple[int, Histogram], time: int, counter: bool, notes: Notes, span: Span
 ) -> Histogram:
-    """Raises IncompatibleHistograms."""
+    """Interpolate between two histograms. Raise IncompatibleHistograms if they do not fit."""
     (t1, first), (t2, second) = before, after
     if time in (t1, t2):
         return first if time == t1 else second
     fraction = float(time - t1) / float(t2 - t1)
     if counter and detect_reset(second, first):
-        return scaled(second, fraction)
-    difference = subtracted(second, first)
+        return scale_histogram(second, fraction)
+    difference = subtract_histograms(second, first)
     if difference.bounds_reconciled:
-        bounds_reconciled(notes, "subtraction", span)
-    total = added(scaled(difference.histogram, fraction), first)
+        note_reconciled_bounds(notes, "subtraction", span)
+    total = add_histograms(scale_histogram(difference.histogram, fraction), first)
     if total.bounds_reconciled:
-        bounds_reconciled(notes, "addition", span)
+        note_reconciled_bounds(notes, "addition", span)
     return total.histogram
 
 
 def outer_windows(given: Windows) -> tuple[Ints, Ints]:
-    """With the samples before and behind that an extended range may take into account."""
+    """Return the bounds of windows that include the samples before and after the range that it may use."""
     after = given.lookback if extension(given) == "smoothed" else 0
     samples = given.samples
     return window_bounds(samples.offsets, samples.times, given.ends + after, given.range + given.lookback + after)
@@ -66,8 +71,8 @@ def extension(given: Windows) -> str:
 
 
 def outermost(given: Windows) -> tuple[Ints, Ints, Bools]:
-    """Of each window of an extended range the sample that gives its left end, the one that gives its right end, and
-    whether there is anything in between."""
+    """Return for each window of an extended range the sample of its left end, the one of its right end, and whether
+    there is anything in between."""
     low, high = outer_windows(given)
     left = np.maximum(low, np.minimum(given.first, high - 1) - 1)
     if extension(given) == "anchored":
@@ -82,35 +87,35 @@ def outermost(given: Windows) -> tuple[Ints, Ints, Bools]:
 def smoothed_instant(
     given: Samples, times: Ints, lookback: int, notes: Notes | None = None, span: Span = NOWHERE
 ) -> Vector:
-    """An instant selector with `smoothed`, at these times (ascending): the sample that is there, or the point between
-    its neighbours; behind the last sample that one's value, before the first none."""
+    """Evaluate an instant selector with `smoothed` at these times (ascending): the sample at the time, or the point
+    between its neighbours; after the last sample its value, before the first nothing."""
     samples = without_stale_markers(given)
     low, high = window_bounds(samples.offsets, samples.times, times + lookback, 2 * lookback)
     _, after = window_bounds(samples.offsets, samples.times, times - 1, lookback)
-    present: Bools = (high > low) & ((after > low) | (_taken(samples.times, after) == times) & (after < high))
+    present: Bools = (high > low) & ((after > low) | (_take(samples.times, after) == times) & (after < high))
     values = _smoothed_floats(samples, times, after, high)
     if samples.histograms is None:
         return Vector(samples.labels, np.where(present, values, 0.0), present, None, samples.drop_name)
     counted = np.concatenate([np.zeros(1, np.int64), np.cumsum([one is not None for one in samples.histograms])])
     found = counted[high] - counted[low]
-    said = notes or Notes({})
+    report = notes or Notes({})
     mixed = (found > 0) & (found < high - low)
     for row in np.flatnonzero(mixed.any(axis=1)).tolist():
-        mixed_samples(said, value_of(samples.labels[row], NAME), span)
+        note_mixed_samples(report, value_of(samples.labels[row], NAME), span)
     present &= ~mixed
-    histograms = _smoothed_histograms(samples, times, (after, high), present & (found > 0), (said, span))
+    histograms = _smoothed_histograms(samples, times, (after, high), present & (found > 0), (report, span))
     present &= (found == 0) | (histograms != None)  # noqa: E711 elementwise
     return Vector(samples.labels, np.where(present, values, 0.0), present, histograms, samples.drop_name)
 
 
-def _taken(of: Any, index: Ints) -> Any:
-    """Those of the indexes that are none give anything."""
+def _take(of: Any, index: Ints) -> Any:
+    """Take entries by index. Indexes out of bounds give arbitrary entries, which the caller masks."""
     return np.append(of, of.dtype.type(0))[np.clip(index, 0, len(of))]
 
 
 def _smoothed_floats(samples: Samples, times: Ints, after: Ints, high: Ints) -> Floats:
-    t1, t2 = _taken(samples.times, after - 1), _taken(samples.times, after)
-    y1, y2 = _taken(samples.values, after - 1), _taken(samples.values, after)
+    t1, t2 = _take(samples.times, after - 1), _take(samples.times, after)
+    y1, y2 = _take(samples.values, after - 1), _take(samples.values, after)
     with np.errstate(all="ignore"):
         between = y1 + (y2 - y1) * (times - t1).astype(float) / (t2 - t1).astype(float)
     values: Floats = np.where(after >= high, y1, np.where(t2 == times, y2, between))
@@ -118,19 +123,19 @@ def _smoothed_floats(samples: Samples, times: Ints, after: Ints, high: Ints) -> 
 
 
 def _smoothed_histograms(
-    samples: Samples, times: Ints, place: tuple[Ints, Ints], where: Bools, said: tuple[Notes, Span]
+    samples: Samples, times: Ints, place: tuple[Ints, Ints], where: Bools, report: tuple[Notes, Span]
 ) -> Objects:
     after, high = place
     histograms = np.full(where.shape, None, object)
     for row, step in np.argwhere(where).tolist():
         at, time = int(after[row, step]), int(times[step])
         name = value_of(samples.labels[row], NAME)
-        histograms[row, step] = _smoothed_histogram(samples, at, time, at < high[row, step], (name, *said))
+        histograms[row, step] = _smoothed_histogram(samples, at, time, at < high[row, step], (name, *report))
     return histograms
 
 
 def _smoothed_histogram(
-    samples: Samples, at: int, time: int, has_next: bool, said: tuple[str, Notes, Span]
+    samples: Samples, at: int, time: int, has_next: bool, report: tuple[str, Notes, Span]
 ) -> Histogram | None:
     if samples.histograms is None:
         return None
@@ -143,18 +148,18 @@ def _smoothed_histogram(
     after: Histogram = samples.histograms[at]
     counter = before.reset_hint != ResetHint.GAUGE or after.reset_hint != ResetHint.GAUGE
     ends = (int(samples.times[at - 1]), before), (int(samples.times[at]), after)
-    name, notes, span = said
+    name, notes, span = report
     try:
         if before.is_custom != after.is_custom:
             raise IncompatibleHistograms
         return histogram_on_line(*ends, time, counter, notes, span)
     except IncompatibleHistograms:
-        mixed_schemas(notes, name, span)
+        note_mixed_schemas(notes, name, span)
         return None
 
 
 def extended_samples(given: Windows) -> Samples:
-    """What an extended range of one step is when a user asks for the range itself: the samples inside, and one at each
+    """Return the samples of an extended range whose one step is the answer itself: the samples inside, and one at each
     of its ends."""
     low, high = (array[:, 0] for array in outer_windows(given))
     if given.samples.histograms is not None:

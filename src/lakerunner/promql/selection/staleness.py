@@ -1,8 +1,8 @@
-"""Staleness: a sample may be a marker that says that its series has ended.
+"""Staleness: a sample may be a marker that states that its series has ended.
 
 Comes in: samples and the times that steps look at, ascending. Goes out: arrays over series x steps. What always holds:
 the lookback is open on the left and closed on the right, (t - lookback, t]; a stale marker ends a series for instant
-selectors and is no sample of a range.
+selectors and is not a sample of a range.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from numba import njit
 
 from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.rolled import COUNT, LAST, LAST_TIME, MARK_TIME, Rolled
+from lakerunner.series.rollups import COUNT, LAST, LAST_TIME, MARK_TIME, RollupSeries
 from lakerunner.series.values import Samples
 
-# A sample with this very NaN says that its series has ended. Every other NaN is a value.
+# Exactly this NaN marks the end of a series. Every other NaN is a value, so bits are compared, never floats.
 STALE_BITS = 0x7FF0000000000002
 STALE = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
 _STALE = np.uint64(STALE_BITS)
@@ -28,7 +28,7 @@ def is_stale(values: Floats) -> Bools:
 
 
 def latest(samples: Samples, ends: Ints, lookback: int) -> tuple[Floats, Bools]:
-    """The value of the latest sample of (end - lookback, end], and whether there is one. Of floats alone."""
+    """Return the value of the latest sample of (end - lookback, end], and whether there is one. Floats only."""
     values = np.empty((len(samples), len(ends)))
     present = np.empty((len(samples), len(ends)), np.bool_)
     bits = samples.values.view(np.uint64)
@@ -37,15 +37,16 @@ def latest(samples: Samples, ends: Ints, lookback: int) -> tuple[Floats, Bools]:
 
 
 def latest_index(samples: Samples, ends: Ints, lookback: int) -> Ints:
-    """Where that sample stands; -1 where there is none, or it is a stale marker."""
+    """Return the index of that sample; -1 if there is none, or it is a stale marker."""
     found = np.empty((len(samples), len(ends)), np.int64)
     _latest_index(samples.offsets, samples.times, stale_markers(samples), ends, lookback, found)
     return found
 
 
-def latest_of_windows(rolled: Rolled) -> Samples:
-    """Return what was last in each window of rollups, a sample or a stale marker. An instant selector sees no other:
-    where a window is behind the moment that it looks at, so is all of it."""
+def latest_of_buckets(rolled: RollupSeries) -> Samples:
+    """Return the last entry of each rollup bucket, a sample or a stale marker. An instant selector needs no other: a
+    bucket lies either completely before the time it looks at or after it."""
+    # A marker counts only if it is newer than the bucket's last sample: a series may start again after it.
     marked: Bools = (rolled[COUNT] == 0) | (rolled[MARK_TIME] > rolled[LAST_TIME])
     times = np.where(marked, rolled[MARK_TIME], rolled[LAST_TIME])
     return Samples(rolled.labels, rolled.offsets, times, np.where(marked, STALE, rolled[LAST]))
@@ -81,7 +82,7 @@ def without_stale_markers(samples: Samples) -> Samples:
 @njit(cache=True, nogil=True)
 def _has_stale(bits: Any) -> Any:
     found = 0
-    for one in bits:  # all of them, without a branch: so it becomes vector instructions
+    for one in bits:  # count all without a branch, so that LLVM vectorizes the loop
         found += one == _STALE
     return found > 0
 

@@ -1,11 +1,11 @@
-"""Which stored series of a metric were active, window by window, and which values their labels have: what a worker
-knows of cardinality.
+"""Which stored series of a metric were active, window by window, and the values of their labels: a worker's part of
+counting series.
 
-Comes in: segments of one organization, and where each tier is read (tiles). Goes out: for each metric and window a
-sketch of the series that had a sample in it (model/hll.py), or the values of each label. What always holds: a window of
-a tier counts where the tier is read, a raw point where raw points are; stale markers are no samples. A rollup segment
-has its sketches beside it; where it has none, and of raw segments, rows are read: times and what tells a sample from a
-marker, nothing else.
+Input: segments of one organization, and where each tier is read (tiles). Output: for each metric and window a sketch of
+the series that had a sample in it (model/hll.py), or the values of each label. A window of a tier counts where the tier
+is read, a raw point where raw points are; stale markers are not samples. Rollup segments have their sketches in a side
+file; without it, and for raw segments, rows are read: their times, and the columns that distinguish samples from
+markers.
 """
 
 from __future__ import annotations
@@ -22,25 +22,23 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.condition import Equals
 from lakerunner.model.errors import TooLarge
-from lakerunner.model.hll import CARDINALITY, REGISTERS, packed, places, sketch, unpacked
+from lakerunner.model.hll import CARDINALITY, REGISTERS, find_registers, pack, sketch, unpack
 from lakerunner.model.labels.metric_view import SUFFIXES, Form, StoredSeries, attribute_values, own_labels
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.segment import Segment
-from lakerunner.model.tier import RAW
-from lakerunner.model.tiling import Interval, Tiles
+from lakerunner.model.tier import RAW, Interval, Tiles
 from lakerunner.plan.scan import Scan
-from lakerunner.promql.sample_range import Selection
+from lakerunner.promql.operators import Selection
 from lakerunner.promql.selection.staleness import is_stale
-from lakerunner.query.held import explained
-from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.kernels import NS_PER_MS
-from lakerunner.query.metrics.reading import RowGroup
+from lakerunner.query.metrics.metric_segments import MetricSegments
 from lakerunner.query.metrics.rollup_rows import inside
-from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.series import Known, SeriesTable
+from lakerunner.query.metrics.segment_file import RowGroup
+from lakerunner.query.metrics.series_registry import MetricDescription, SeriesRegistry, SeriesTable
+from lakerunner.query.segment_cache.lease import naming_segment
 from lakerunner.series.arrays import Bools, Ints
 
-MOST_LISTED = 10_000  # values of a label that are named; of more there is a sketch
+MOST_LISTED = 10_000  # values of a label that are listed; more are sketched
 SERIES, RESOURCE = "series", "resource"  # whose labels
 _SPREAD_TYPES = ("histogram", "summary")
 _ROLLUP_COUNT = "chq_rollup_count"
@@ -50,8 +48,8 @@ LabelRow = tuple[str, str, list[str] | None, bytes | None]
 
 @dataclass(frozen=True)
 class SketchRequest:
-    """Sketches of these metrics, by their names as they came, none: of all; in windows of `step` (ms), at most `limit`
-    of them."""
+    """Sketches of these metrics, by their names as sent, all if empty; in windows of `step` (ms), at most `limit` of
+    them."""
 
     metrics: tuple[str, ...]
     step: int
@@ -59,48 +57,48 @@ class SketchRequest:
 
 
 def names_of(metrics: MetricSegments, segments: Sequence[Segment], name: str) -> set[str]:
-    """The names, as they came, of the metrics that are called `name`: as they came, or by Prometheus."""
+    """Return the names, as sent, of the metrics with this name: as sent, or in Prometheus."""
     bases = {name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)}
 
-    def is_meant(one: Described) -> bool:
+    def is_named(one: MetricDescription) -> bool:
         called = {one.name, one.escaped}
         return one.metric == name or name in called or (one.type in _SPREAD_TYPES and bool(bases & called))
 
-    return {one.metric for segment in segments for one in metrics.descriptions(segment).described if is_meant(one)}
+    return {one.metric for segment in segments for one in metrics.descriptions(segment).described if is_named(one)}
 
 
 def sketches_of(
-    metrics: MetricSegments, segments: Sequence[Segment], wanted: SketchRequest, tiles: Tiles
+    metrics: MetricSegments, segments: Sequence[Segment], request: SketchRequest, tiles: Tiles
 ) -> Iterator[tuple[str, int, bytes]]:
-    """By metric and the end of the window that is wanted. TooLarge past the limit."""
-    cells = Cells(wanted.limit)
+    """Yield sketches by metric and the end of the requested window. TooLarge past the limit."""
+    cells = SketchTable(request.limit)
     for segment in segments:
         times = tiles.get(segment.frequency_ms, ())
         if not times:
             continue
         if segment.frequency_ms != RAW and CARDINALITY in segment.statistics.get("side_bytes", {}):
-            _add_sketches(cells, metrics, segment, wanted, times)
+            _add_sketches(cells, metrics, segment, request, times)
         else:
-            for known, numbers, times_ms in _active(metrics, segment, wanted.metrics, times):
-                cells.add(known, numbers, -(-times_ms // wanted.step) * wanted.step)
+            for registry, numbers, times_ms in _active(metrics, segment, request.metrics, times):
+                cells.add(registry, numbers, -(-times_ms // request.step) * request.step)
     yield from cells.sketches()
 
 
 def label_counts(
-    metrics: MetricSegments, segments: Sequence[Segment], wanted: SketchRequest, tiles: Tiles
+    metrics: MetricSegments, segments: Sequence[Segment], request: SketchRequest, tiles: Tiles
 ) -> Iterator[LabelRow]:
-    """Whose, label, and its values among the active series of the metrics that are wanted: all of them, or where they
-    are many a sketch."""
+    """Yield whose label it is, its name, and its values among the active series of the requested metrics: all of them,
+    or a sketch if there are many."""
     active: dict[int, StoredSeries] = {}
     for segment in segments:
         times = tiles.get(segment.frequency_ms, ())
-        for known, numbers, _ in _active(metrics, segment, wanted.metrics, times) if times else ():
+        for registry, numbers, _ in _active(metrics, segment, request.metrics, times) if times else ():
             for number in np.unique(numbers).tolist():
-                one = known.series[number]
+                one = registry.series[number]
                 active[one.digest] = one
     values: dict[tuple[str, str], set[str]] = {}
     for one in active.values():
-        for whose, own in ((SERIES, own_labels(one, Form.ESCAPED)), (RESOURCE, _of_resource(one))):
+        for whose, own in ((SERIES, own_labels(one, Form.ESCAPED)), (RESOURCE, _resource_labels(one))):
             for label, value in own.items():
                 values.setdefault((whose, label), set()).add(value)
     for (whose, label), found in sorted(values.items()):
@@ -113,8 +111,8 @@ def value_sketch(values: Sequence[str] | set[str]) -> bytes:
     return sketch(np.frombuffer(digests, "<i8"))
 
 
-class Cells:
-    """A sketch for each metric and window, at most so many."""
+class SketchTable:
+    """A bounded table of sketches, one for each metric and window."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -122,17 +120,17 @@ class Cells:
 
     def unite(self, metric: str, end: int, one: bytes) -> None:
         registers = self._of(metric, end)
-        np.maximum(registers, unpacked(one), out=registers)
+        np.maximum(registers, unpack(one), out=registers)
 
-    def add(self, known: Known, numbers: Ints, ends: Ints) -> None:
-        """Series by their numbers, each in the window with this end."""
+    def add(self, registry: SeriesRegistry, numbers: Ints, ends: Ints) -> None:
+        """Add series, by their numbers, each to the window with this end."""
         windows, place = np.unique(ends, return_inverse=True)
         series, of_series = np.unique(numbers, return_inverse=True)
         pairs = np.unique(place * len(series) + of_series)
-        stored = [known.series[number] for number in series.tolist()]
+        stored = [registry.series[number] for number in series.tolist()]
         names = {name: n for n, name in enumerate(dict.fromkeys(one.metric for one in stored))}
         metric = np.array([names[one.metric] for one in stored], np.int64)
-        at, ranks = places(np.array([one.digest for one in stored], np.int64))
+        at, ranks = find_registers(np.array([one.digest for one in stored], np.int64))
         own = pairs % len(series)
         cells = pairs // len(series) * len(names) + metric[own]
         order = np.argsort(cells, kind="stable")
@@ -144,7 +142,7 @@ class Cells:
 
     def sketches(self) -> Iterator[tuple[str, int, bytes]]:
         for (metric, end), registers in sorted(self._registers.items(), key=lambda one: one[0]):
-            yield metric, end, packed(registers[np.newaxis])[0]
+            yield metric, end, pack(registers[np.newaxis])[0]
 
     def _of(self, metric: str, end: int) -> Any:
         found = self._registers.get((metric, end))
@@ -159,34 +157,37 @@ class Cells:
 
 
 def _add_sketches(
-    cells: Cells, metrics: MetricSegments, segment: Segment, wanted: SketchRequest, times: Sequence[Interval]
+    cells: SketchTable, metrics: MetricSegments, segment: Segment, request: SketchRequest, times: Sequence[Interval]
 ) -> None:
-    with metrics.beside([segment], CARDINALITY) as paths, explained(segment):
+    with metrics.beside([segment], CARDINALITY) as paths, naming_segment(segment):
         file = pq.ParquetFile(paths[segment.id], memory_map=True, page_checksum_verification=True)
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, use_threads=False)
-            if wanted.metrics:
-                table = table.filter(pc.is_in(table.column("metric_name"), pa.array(wanted.metrics, pa.string())))
+            if request.metrics:
+                table = table.filter(pc.is_in(table.column("metric_name"), pa.array(request.metrics, pa.string())))
             ends = table.column("timestamp").cast(pa.int64()).to_numpy() // NS_PER_MS
             kept = inside(ends, times)
             table, ends = table.filter(pa.array(kept)), ends[kept]
             names, sketches = (table.column(name).to_pylist() for name in ("metric_name", "hll"))
-            for metric, end, one in zip(names, (-(-ends // wanted.step) * wanted.step).tolist(), sketches, strict=True):
+            for metric, end, one in zip(
+                names, (-(-ends // request.step) * request.step).tolist(), sketches, strict=True
+            ):
                 cells.unite(metric, end, one)
 
 
 def _active(
     metrics: MetricSegments, segment: Segment, names: Sequence[str], times: Sequence[Interval]
-) -> Iterator[tuple[Known, Ints, Ints]]:
-    """Of each sample, or window with one, of these metrics in these times: the number of its series, and its ms."""
+) -> Iterator[tuple[SeriesRegistry, Ints, Ints]]:
+    """Yield for each sample, or window with one, of these metrics in these times the number of its series,
+    and its ms."""
     prepared = metrics.prepared([segment])
-    (table,), known = prepared.tables, prepared.known
-    wanted = _wanted(table, known, names)
+    (table,), registry = prepared.tables, prepared.registry
+    wanted = _matching(table, registry, names)
     if not wanted.any():
         return
-    as_sent = np.array([known.series[number].as_sent for number in table.numbers.tolist()], bool)
+    as_sent = np.array([registry.series[number].as_sent for number in table.numbers.tolist()], bool)
     scan, columns = _scan(segment, names, (times[0][0], times[-1][1]))
-    with metrics.opened(scan, [segment]) as (files, _), explained(segment):
+    with metrics.opened(scan, [segment]) as (files, _), naming_segment(segment):
         if segment.id not in files:
             return
         file = files[segment.id]
@@ -196,21 +197,21 @@ def _active(
             kept = wanted[entry] & inside(rows.times_ms, times)
             kept &= _has_window(rows) if segment.frequency_ms else _has_sample(rows, as_sent[entry])
             if kept.any():
-                yield known, table.numbers[entry[kept]], rows.times_ms[kept]
+                yield registry, table.numbers[entry[kept]], rows.times_ms[kept]
 
 
-def _wanted(table: SeriesTable, known: Known, names: Sequence[str]) -> Bools:
+def _matching(table: SeriesTable, registry: SeriesRegistry, names: Sequence[str]) -> Bools:
     chosen = frozenset(names)
-    series = (known.series[number] for number in table.numbers.tolist())
+    series = (registry.series[number] for number in table.numbers.tolist())
     return np.array([one.type != METADATA_ENTRY and (not chosen or one.metric in chosen) for one in series], bool)
 
 
 def _scan(segment: Segment, names: Sequence[str], between: Interval) -> tuple[Scan, tuple[str, ...]]:
-    """With the columns that are read."""
+    """Return the scan with the columns that are read."""
     there = {column.name for column in segment.columns}
     time = Selection((), *between).time
     if time is None:
-        raise ValueError(f"no time between {between}")
+        raise ValueError(f"the interval {between} holds no valid time")
     conditions = (Equals("metric_name", tuple(names)),) if names else ()
     if segment.frequency_ms:
         stored = (_ROLLUP_COUNT,)
@@ -221,7 +222,8 @@ def _scan(segment: Segment, names: Sequence[str], between: Interval) -> tuple[Sc
 
 
 def _has_window(rows: RowGroup) -> Bools:
-    """As CardinalitySide has it: what holds stale markers alone counts 0 samples, histograms have no count."""
+    """Return which windows have samples, as CardinalitySide decides: a window with stale markers alone counts 0
+    samples, and histograms have no count."""
     counts = rows.column(_ROLLUP_COUNT)
     found: Bools = (
         np.ones(rows.rows, bool) if counts is None else pc.not_equal(counts, 0).fill_null(True).to_numpy(False)
@@ -230,7 +232,7 @@ def _has_window(rows: RowGroup) -> Bools:
 
 
 def _has_sample(rows: RowGroup, as_sent: Bools) -> Bools:
-    """docs/formats/rollups.md: which points are samples, which are markers, which are nothing."""
+    """Return which points are samples, as opposed to markers or nothing (docs/formats/rollups.md)."""
     number = rows.numbers()
     stale = is_stale(number.values)
     if len(number.valid):
@@ -245,5 +247,5 @@ def _has_sample(rows: RowGroup, as_sent: Bools) -> Bools:
     return found
 
 
-def _of_resource(one: StoredSeries) -> dict[str, str]:
+def _resource_labels(one: StoredSeries) -> dict[str, str]:
     return attribute_values(one.resource, Form.ESCAPED)

@@ -1,9 +1,9 @@
-"""Segments of several tiers as windows, block by block: what a query that tiers serve is worked out from.
+"""Segments of several tiers as windows, block by block, for queries that rollups serve.
 
-Comes in: segments, a selection, which tier is read where, and what is to be known of windows. Goes out: blocks of
-Rolled. What always holds: each series is in one block, whole; its windows are in order and do not overlap. Where the
-samples of one series come from several stored series or collectors at once, windows cannot say which of them count:
-NotTiered, as with histograms, deltas and what is not one sample for each row.
+Input: segments, a selection, which tier is read where, and the facts needed of windows. Output: blocks of RollupSeries.
+Each series is in one block, complete; its windows are in order and do not overlap. Where the samples of one series come
+from several stored series or collectors at once, windows cannot tell which of them count: NotTiered, as for histograms,
+deltas, and rows that are not one sample each.
 """
 
 from __future__ import annotations
@@ -20,40 +20,46 @@ from uuid import UUID
 import numpy as np
 
 from lakerunner.model.labels.matcher import SelectorTest
-from lakerunner.model.labels.metric_view import Kind
+from lakerunner.model.labels.metric_view import SampleKind
 from lakerunner.model.segment import Segment
-from lakerunner.model.tier import RAW
-from lakerunner.model.tiling import Interval, Tiles
-from lakerunner.promql.sample_range import Selection
+from lakerunner.model.tier import RAW, Interval, Tiles
+from lakerunner.promql.operators import Selection
 from lakerunner.promql.selection.staleness import is_stale
-from lakerunner.query.account import Account
+from lakerunner.query.contract.account import Account
 from lakerunner.query.metrics.kernels import read_only
-from lakerunner.query.metrics.layout import Block, Layout, Part
-from lakerunner.query.metrics.rollup_rows import ENDS, Asked, Stretch, inside, rollup_rows, stored_columns
-from lakerunner.query.metrics.samples import Reading, block_samples
-from lakerunner.query.metrics.series import SeriesTable
-from lakerunner.query.metrics.sketch_rows import Room
-from lakerunner.query.metrics.window_kernels import copied, in_order
-from lakerunner.series import rolled
+from lakerunner.query.metrics.layout import Block, GroupSet, Layout
+from lakerunner.query.metrics.rollup_rows import (
+    ENDS,
+    BucketBudget,
+    RollupRequest,
+    RollupRun,
+    copied,
+    in_order,
+    inside,
+    rollup_rows,
+    stored_columns,
+)
+from lakerunner.query.metrics.sample_reader import SampleReader, block_samples
+from lakerunner.query.metrics.series_registry import SeriesTable
+from lakerunner.series import rollups
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.bounds import Bounds
-from lakerunner.series.rolled import NotTiered, Rolled
-from lakerunner.series.sketches import NO_SKETCHES, joined, sketches_of
+from lakerunner.series.rollups import NO_SKETCHES, NotTiered, RollupSeries, concatenate_sketches, sketch_numbers
 from lakerunner.series.values import Samples
 
 if TYPE_CHECKING:
-    from lakerunner.query.metrics.segments import MetricSegments
+    from lakerunner.query.metrics.metric_segments import MetricSegments
 
-# Windows, each of about 100 bytes; smaller blocks would decode row groups that they share once each. With sketches, of
-# a hundred buckets or two, less.
+# Windows of about 100 bytes each; smaller blocks would decode the row groups that they share several times. With
+# sketches, of a hundred or two buckets each, fewer.
 BLOCK_WINDOWS, BLOCK_SKETCHES = 1_000_000, 62_500
-_NUMBERS = (Kind.NUMBER, Kind.SENT)
+_NUMBERS = (SampleKind.NUMBER, SampleKind.SENT)
 _UNCOUNTED = -1
 _NOTHING: Any = np.zeros(0, np.int64)
 
 
 class RolledBlocks:
-    """Its parts are taken once. `account` is what it took so far, from any thread."""
+    """Take its parts once. `account` is what it took so far, from any thread."""
 
     def __init__(
         self,
@@ -68,53 +74,53 @@ class RolledBlocks:
         self._segments = tuple(segments)
         self._selection = selection
         self._tiles = tiles
-        self._facts = tuple(dict.fromkeys((rolled.COUNT, *facts)))
+        self._facts = tuple(dict.fromkeys((rollups.COUNT, *facts)))
         self._limit = limit
         self._lock = Lock()
         self._account = Account()
-        self._asked: set[UUID] = set()
+        self._examined: set[UUID] = set()
         self._read: set[UUID] = set()
 
     @property
     def account(self) -> Account:
         with self._lock:
-            left_out = {
-                "series": len(self._segments) - len(self._asked),
-                "statistics": len(self._asked) - len(self._read),
+            reasons = {
+                "series": len(self._segments) - len(self._examined),
+                "statistics": len(self._examined) - len(self._read),
             }
-            pruned = {why: number for why, number in left_out.items() if number}
+            pruned = {why: number for why, number in reasons.items() if number}
             return self._account + Account(read=len(self._read), pruned=pruned)
 
-    def parts(self) -> Iterator[Callable[[], Rolled]]:
-        """Each gives one block; they may be called from several threads at once. NotTiered at once where the series
-        say so."""
+    def parts(self) -> Iterator[Callable[[], RollupSeries]]:
+        """Yield functions that each return one block; they may be called from several threads at once. NotTiered is
+        raised at once if the series are not served by rollups."""
         began = time.monotonic()
         segments, layout = self._owner.layout(self._segments, self._selection.matchers)
         tables = self._owner.prepared(segments).tables
         self._add(Account(seconds={"series": time.monotonic() - began}))
         _check_kinds(layout)
-        most = BLOCK_SKETCHES if rolled.SKETCH in self._facts else BLOCK_WINDOWS
+        most = BLOCK_SKETCHES if rollups.SKETCH in self._facts else BLOCK_WINDOWS
         for block in layout.blocks(self._selection.shard, most):
             yield partial(self._block, segments, tables, block)
 
-    def _block(self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block) -> Rolled:
+    def _block(self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block) -> RollupSeries:
         began = time.monotonic()
         numbers: dict[int, list[int]] = {}
         for number in block.plain.by_table:
             numbers.setdefault(segments[number].frequency_ms, []).append(number)
         with self._lock:
-            self._asked |= {segments[number].id for number in block.plain.by_table}
-        room = Room(self._limit)
-        found: list[Stretch] = []
+            self._examined |= {segments[number].id for number in block.plain.by_table}
+        room = BucketBudget(self._limit)
+        found: list[RollupRun] = []
         for frequency, own in sorted(numbers.items(), reverse=True):
             if times := self._tiles.get(frequency, ()):
-                asked = Asked(times, self._facts, self._owner.reading_pool, room)
+                request = RollupRequest(times, self._facts, self._owner.reading_pool, room)
                 found += (
                     self._raw(segments, block, own, times)
                     if frequency == RAW
-                    else self._windows(segments, tables, block, own, asked)
+                    else self._windows(segments, tables, block, own, request)
                 )
-        windows = put_together(block.plain, found, self._facts, self._owner.reading_pool)
+        windows = merge_runs(block.plain, found, self._facts, self._owner.reading_pool)
         self._add(Account(rows=len(windows.ends), seconds={"run": time.monotonic() - began}))
         return windows
 
@@ -124,25 +130,25 @@ class RolledBlocks:
         tables: tuple[SeriesTable, ...],
         block: Block,
         numbers: list[int],
-        asked: Asked,
-    ) -> list[Stretch]:
+        request: RollupRequest,
+    ) -> list[RollupRun]:
         identities = _identities(segments, tables, block.plain, numbers)
-        between, columns = _hull(asked.times), stored_columns(asked.facts)
+        between, columns = _hull(request.times), stored_columns(request.facts)
         with self._owner.files(segments, numbers, block, between, columns) as (files, account):
-            self._took(account, [file.segment for file in files.values()])
-            return rollup_rows(block.plain, files, identities, asked)
+            self._count(account, [file.segment for file in files.values()])
+            return rollup_rows(block.plain, files, identities, request)
 
     def _raw(
         self, segments: tuple[Segment, ...], block: Block, numbers: list[int], times: Sequence[Interval]
-    ) -> list[Stretch]:
+    ) -> list[RollupRun]:
         between = _hull(times)
         with self._owner.files(segments, numbers, block, between) as (files, account):
-            self._took(account, [file.segment for file in files.values()])
-            reading = Reading(files, between, self._owner.reading_pool)
+            self._count(account, [file.segment for file in files.values()])
+            reading = SampleReader(files, between, self._owner.reading_pool)
             samples = block_samples(block, reading, SelectorTest(self._selection.matchers))
         return [_single(block.plain, samples, times, self._facts)]
 
-    def _took(self, account: Account, read: Sequence[Segment]) -> None:
+    def _count(self, account: Account, read: Sequence[Segment]) -> None:
         with self._lock:
             self._read |= {segment.id for segment in read}
         self._add(replace(account, pruned={}, read=0, rows=0))
@@ -154,8 +160,8 @@ class RolledBlocks:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Those of group n of the part are `offsets[n]:offsets[n + 1]`; `ends`, `identity` and `facts` as of a Stretch, but
-    one for each window."""
+    """The windows of group n are `offsets[n]:offsets[n + 1]`; `ends`, `identity` and `facts` are those of a RollupRun,
+    but with one element per window."""
 
     offsets: Ints
     ends: Ints
@@ -170,44 +176,44 @@ class _Windows:
         return _Windows(before[self.offsets], self.ends[kept], self.identity[kept], facts)
 
 
-def put_together(part: Part, found: Sequence[Stretch], facts: Sequence[str], pool: Executor) -> Rolled:
-    """Windows of several tiers, in order. Of two of one stored series, collector and time that of the later segment
-    counts; NotTiered if they are of different ones."""
+def merge_runs(part: GroupSet, found: Sequence[RollupRun], facts: Sequence[str], pool: Executor) -> RollupSeries:
+    """Merge windows of several tiers in order. Of two windows of one stored series, collector and time that of the
+    later segment counts; NotTiered if they are of different ones."""
     sizes = np.zeros(len(part.entries.first) + len(part), np.int64)
-    for stretch in found:
-        sizes[stretch.slots] += stretch.high - stretch.low
+    for run in found:
+        sizes[run.slots] += run.high - run.low
     before = np.append(0, np.cumsum(sizes))
     at, places = before[:-1].copy(), []
-    for stretch in found:
-        places.append(at[stretch.slots])
-        at[stretch.slots] += stretch.high - stretch.low
+    for run in found:
+        places.append(at[run.slots])
+        at[run.slots] += run.high - run.low
 
-    def placed(fact: str) -> Any:
-        whole = np.empty(before[-1], np.int64 if fact == ENDS or fact in rolled.WHOLE_NUMBERS else np.float64)
+    def place_fact(fact: str) -> Any:
+        whole = np.empty(before[-1], np.int64 if fact == ENDS or fact in rollups.WHOLE_NUMBERS else np.float64)
         sketches = 0
-        for stretch, place in zip(found, places, strict=True):
-            source = stretch.ends if fact == ENDS else stretch.facts[fact]
-            if fact == rolled.SKETCH:
+        for run, place in zip(found, places, strict=True):
+            source = run.ends if fact == ENDS else run.facts[fact]
+            if fact == rollups.SKETCH:
                 source = read_only(source + sketches)
-                sketches += len(stretch.sketches)
-            copied(source, stretch.low, stretch.high, whole, place)
+                sketches += len(run.sketches)
+            copied(source, run.low, run.high, whole, place)
         return whole
 
-    ends, *arrays = pool.map(placed, (ENDS, *facts))
+    ends, *arrays = pool.map(place_fact, (ENDS, *facts))
     offsets = before[part.offsets + np.arange(len(part) + 1)]
     windows = _Windows(offsets, ends, _NOTHING, dict(zip(facts, arrays, strict=True)))
     if not in_order(offsets, ends):
         identity = np.zeros(len(sizes), np.int64)
-        for stretch in found:
-            identity[stretch.slots] = stretch.identity
+        for run in found:
+            identity[run.slots] = run.identity
         windows = _sorted(replace(windows, identity=np.repeat(identity, sizes)))
-    sketches = joined([stretch.sketches for stretch in found]) if rolled.SKETCH in facts else NO_SKETCHES
-    return Rolled(part.labels, windows.offsets, windows.ends, windows.facts, sketches)
+    sketches = concatenate_sketches([run.sketches for run in found]) if rollups.SKETCH in facts else NO_SKETCHES
+    return RollupSeries(part.labels, windows.offsets, windows.ends, windows.facts, sketches)
 
 
 def _sorted(rows: _Windows) -> _Windows:
     group = np.repeat(np.arange(len(rows.offsets) - 1), np.diff(rows.offsets))
-    order = np.lexsort((rows.ends, group))  # equal ones stay as they are: later segments behind
+    order = np.lexsort((rows.ends, group))  # stable: windows of later segments stay behind
     ends, identity = rows.ends[order], rows.identity[order]
     again = (ends[1:] == ends[:-1]) & (group[1:] == group[:-1])
     if np.any(again & (identity[1:] != identity[:-1])):
@@ -225,9 +231,9 @@ def _check_kinds(layout: Layout) -> None:
 
 
 def _identities(
-    segments: Sequence[Segment], tables: Sequence[SeriesTable], part: Part, numbers: Sequence[int]
+    segments: Sequence[Segment], tables: Sequence[SeriesTable], part: GroupSet, numbers: Sequence[int]
 ) -> Mapping[int, Ints]:
-    """By table, of each of its entries: the number of the stored series and of the collector."""
+    """Return by table, for each of its entries, one number for its stored series and collector."""
     collectors = {name: n for n, name in enumerate(sorted({segments[n].collector for n in numbers}))}
     found = {}
     for number in numbers:
@@ -237,38 +243,38 @@ def _identities(
     return found
 
 
-def _single(part: Part, samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -> Stretch:
-    """Each sample as a window."""
+def _single(part: GroupSet, samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -> RollupRun:
+    """Return each sample as a window."""
     if samples.histograms is not None:
         raise NotTiered("some selected series are histograms")
     at, values, stale = samples.times, samples.values, is_stale(samples.values)
     made: dict[str, Any] = {fact: _single_fact(fact, at, values, stale) for fact in facts}
     rows = _Windows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made).where(inside(at, times))
     slots = part.last_slots
-    return Stretch(
+    return RollupRun(
         slots,
         np.full(len(slots), _UNCOUNTED, np.int64),
         rows.offsets[:-1],
         rows.offsets[1:],
         read_only(rows.ends),
         {fact: read_only(array) for fact, array in rows.facts.items()},
-        sketches_of(values) if rolled.SKETCH in facts else NO_SKETCHES,
+        sketch_numbers(values) if rollups.SKETCH in facts else NO_SKETCHES,
     )
 
 
 def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
     match fact:
-        case rolled.COUNT:
+        case rollups.COUNT:
             return (~stale).astype(np.int64)
-        case rolled.FIRST_TIME | rolled.LAST_TIME:
+        case rollups.FIRST_TIME | rollups.LAST_TIME:
             return np.where(stale, 0, times)
-        case rolled.MARK_TIME:
+        case rollups.MARK_TIME:
             return np.where(stale, times, 0)
-        case rolled.SKETCH:
+        case rollups.SKETCH:
             return np.arange(len(times))
-        case rolled.RESETS | rolled.CHANGES:
+        case rollups.RESETS | rollups.CHANGES:
             return np.zeros(len(times), np.int64)
-        case rolled.SUM_ERROR | rolled.RESET_SUM:
+        case rollups.SUM_ERROR | rollups.RESET_SUM:
             return np.zeros(len(times))
     return values
 

@@ -1,8 +1,8 @@
-"""Several points of one series in one ms, where their nanoseconds say which one counts.
+"""Several points of one series in one ms, where their nanoseconds decide which one counts.
 
-Comes in: the samples of some groups with their times in ns, entries in their order, and the samples of the same groups
-that were made by ms. Goes out: the latter with the right one of each ms. It is seldom needed: only where two segments
-say different things of one stored series in one ms. So these groups alone are read again.
+Input: the samples of some groups with times in ns, entries in their order, and the samples of the same groups by ms.
+Output: the latter with the right sample of each ms. This is rare: only where two segments hold different values of one
+stored series in one ms. So only these groups are read again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.query.metrics.kernels import NS_PER_MS, Out, Runs, ordered, run_of
+from lakerunner.query.metrics.kernels import NS_PER_MS, Runs, SampleColumns, ordered, run_of
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.values import Samples
 
 
 @njit(cache=True, nogil=True)
 def merge_exactly(offsets: Any, out: Any, index: Any, runs: Any) -> Any:
-    """Times in ns become ms, each once: of those of one ms the last by stored series, time and place is kept. Returns
-    the new offsets; the samples in front of the last of them are what is left."""
+    """Turn times in ns into ms, each once: of those in one ms the last by stored series, time and place is kept. Return
+    the new offsets; samples beyond the last one are garbage."""
     longest = 0
     for number in range(len(offsets) - 1):
         longest = max(longest, offsets[number + 1] - offsets[number])
@@ -31,13 +31,14 @@ def merge_exactly(offsets: Any, out: Any, index: Any, runs: Any) -> Any:
     for number in range(len(offsets) - 1):
         begin, end = offsets[number], offsets[number + 1]
         places = ordered(out.times[begin:end], borders, order, spare)[: end - begin]
+        # Copies, since the result is written from the front of the same arrays.
         times, values = out.times[begin:end].copy(), out.values[begin:end].copy()
         starts = out.starts[begin:end].copy() if len(out.starts) else out.starts
         indexes = index[begin:end].copy() if len(index) else index
         best, highest = np.int64(-1), np.int64(-1)
         for n in range(len(places)):
             stored = runs.stored[run_of(runs, begin + places[n])]
-            if stored >= highest:
+            if stored >= highest:  # equal: the later time or place wins
                 best, highest = places[n], stored
             time = times[places[n]] // NS_PER_MS
             if n + 1 < len(places) and times[places[n + 1]] // NS_PER_MS == time:
@@ -54,9 +55,9 @@ def merge_exactly(offsets: Any, out: Any, index: Any, runs: Any) -> Any:
 
 
 def warm() -> None:
-    """As kernels.warm."""
+    """Compile the kernel, or load it from numba's cache."""
     some = np.zeros(1, np.int64)
-    out = Out(np.zeros(1, np.int64), np.zeros(1), some[:0])
+    out = SampleColumns(np.zeros(1, np.int64), np.zeros(1), some[:0])
     merge_exactly(np.array([0, 1]), out, some[:0], Runs(some, some))
 
 
@@ -64,7 +65,7 @@ def overlay(samples: Samples, chosen: Bools, exact: Samples) -> None:
     """Put the exact samples of the chosen series in their places. They have the same times."""
     places: Ints = np.flatnonzero(np.repeat(chosen, np.diff(samples.offsets)))
     if not np.array_equal(samples.times[places], exact.times):
-        raise ValueError("the points that were read again are not those that were read before")
+        raise ValueError("points that were read again differ from the first read")
     samples.values[places] = exact.values
     if samples.starts is not None:
         samples.starts[places] = 0 if exact.starts is None else exact.starts

@@ -1,4 +1,4 @@
-"""The series of one unit: its segments as Prometheus sees them, handed to operators on series."""
+"""The series of one unit: its segments as Prometheus sees them, for operators on series."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from threading import Event
 from typing import Protocol, TypeVar
 
 from lakerunner.model.segment import Segment
-from lakerunner.model.tiling import Tiles
+from lakerunner.model.tier import Tiles
 from lakerunner.plan.plan import Shard
-from lakerunner.promql.sample_range import Selection
-from lakerunner.query.account import Account, total
-from lakerunner.query.failures import cancelled
-from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.promql.operators import Selection
+from lakerunner.query.contract.account import Account, total
+from lakerunner.query.contract.failures import cancelled
+from lakerunner.query.metrics.metric_segments import MetricSegments
 from lakerunner.series.bounds import Bounds
-from lakerunner.series.rolled import Rolled
+from lakerunner.series.rollups import RollupSeries
 from lakerunner.series.values import Samples
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class _Accounted(Protocol):
 
 
 class UnitSeries:
-    """The MetricSeries of promql/operators.py. `tiles`: which tier is read where; none: raw points."""
+    """The MetricSeries of promql/operators.py. `tiles`: which tier is read where; empty: raw points."""
 
     def __init__(
         self, metrics: MetricSegments, segments: Sequence[Segment], shard: Shard, tiles: Tiles, stopped: Event
@@ -45,7 +45,7 @@ class UnitSeries:
         return total(blocks.account for blocks in self._blocks) + Account(read=self._read)
 
     @property
-    def from_windows(self) -> bool:
+    def reads_rollups(self) -> bool:
         return bool(self.tiles)
 
     def samples(self, selection: Selection) -> Iterator[Callable[[], Samples]]:
@@ -53,7 +53,9 @@ class UnitSeries:
         self._blocks.append(blocks)
         return blocks.parts()
 
-    def windows(self, selection: Selection, facts: Sequence[str], limit: Bounds) -> Iterator[Callable[[], Rolled]]:
+    def rollups(
+        self, selection: Selection, facts: Sequence[str], limit: Bounds
+    ) -> Iterator[Callable[[], RollupSeries]]:
         own = replace(selection, shard=self._shard)
         blocks = self.metrics.windows(self.segments, own, self.tiles, facts, limit)
         self._blocks.append(blocks)
@@ -67,5 +69,5 @@ class UnitSeries:
             raise cancelled()
 
     def read_all(self) -> None:
-        """Count the segments as read: a listing looks at all of them."""
+        """Count all segments as read, for a listing."""
         self._read = len(self.segments)

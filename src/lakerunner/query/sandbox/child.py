@@ -1,11 +1,12 @@
-"""The inside of a sandbox: requests in, rows or an error out, one request at a time, until the server closes its end.
+"""The inside of a sandbox: reads requests, answers with rows or an error, one at a time, until the server closes its
+end.
 
     run     SQL over views of its own files and over streams of rows: a schema, batches, the end
     types   names and types that a SELECT gives over an empty relation
     syntax  whether DuckDB can parse a text, and where not
 
-What always holds: each request has a DuckDB connection of its own, the SQL is checked (guard.py) before it runs, and a
-request ends with exactly one frame of kind END, VALUE or ERROR. A cancelled request ends with ERROR.
+Invariants: each request has its own DuckDB connection, the SQL is checked (guard.py) before it runs, and a request ends
+with exactly one frame of kind END, VALUE or ERROR. A cancelled request ends with ERROR.
 """
 
 from __future__ import annotations
@@ -26,28 +27,29 @@ import pyarrow as pa
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.frames import BatchDecoder, BrokenStream, receive_frame
-from lakerunner.query.sandbox.arrow_types import arrow_types
 from lakerunner.query.sandbox.guard import check_sql
 from lakerunner.query.sandbox.protocol import BATCH, CANCEL, END, ERROR, REQUEST, VALUE, send_batches, send_json
-from lakerunner.query.scan import quoted
+from lakerunner.query.segment_cache.relation import quoted
 
 _MAX_STREAMS = 64
-_BATCH_ROWS = 2048  # DuckDB's own vector: the first rows come as soon as there are any
+_BATCH_ROWS = 2048  # the size of DuckDB's vectors: the first rows are sent as soon as there are any
 _BATCH_BYTES = 16 << 20
-_ROW_BYTES = 64 << 20  # as many as a whole answer in JSON may have
+_ROW_BYTES = 64 << 20  # the limit of a whole answer in JSON
 _MESSAGE_CHARACTERS = 4096
 _INTERRUPT_EVERY = 0.01
 _JSON_ERROR = re.compile(r"([A-Za-z][A-Za-z ]*? Error: )(\{.*\})", re.DOTALL)
 _EXPLAIN = "EXPLAIN (FORMAT json) "
 _STREAM_SCAN = '"name": "PYTHON_ARROW_SCAN"'
+_MOST_TYPE_LISTS = 1024
+_arrow_types: dict[tuple[str, ...], tuple[pa.DataType, ...]] = {}
 
 
 class _Cancelled(Exception):
-    """The server wants no more of this request."""
+    """The server has cancelled this request."""
 
 
 class _Refused(Exception):
-    """DuckDB's error of `_EXPLAIN` and the SQL."""
+    """DuckDB's error for `_EXPLAIN` followed by the SQL."""
 
     def __init__(self, cause: duckdb.Error) -> None:
         super().__init__(str(cause))
@@ -55,7 +57,7 @@ class _Refused(Exception):
 
 
 class Child:
-    """`root` is a locked instance (instance.py)."""
+    """Serves the requests of one sandbox. `root` is a locked instance (instance.py)."""
 
     def __init__(self, root: duckdb.DuckDBPyConnection, data: socket.socket, control: socket.socket) -> None:
         self._root = root
@@ -78,7 +80,7 @@ class Child:
                 except BrokenPipeError:
                     return
                 except BaseException as error:  # noqa: BLE001 - reported to the server, which decides what it means
-                    send_json(self._data, ERROR, _described(error, str(request.get("sql", ""))))
+                    send_json(self._data, ERROR, _describe_error(error, str(request.get("sql", ""))))
 
     def _answer(self, request: dict[str, Any], streams: list[socket.socket]) -> None:
         with closing(self._root.cursor()) as connection:
@@ -88,7 +90,7 @@ class Child:
                 if request["do"] == "run":
                     self._run(connection, request, streams)
                 else:
-                    send_json(self._data, VALUE, _ASKED[request["do"]](connection, request))
+                    send_json(self._data, VALUE, _ANSWERS[request["do"]](connection, request))
             finally:
                 with self._state:
                     self._running = None
@@ -105,7 +107,7 @@ class Child:
         sql = request["sql"]
         check_sql(connection, sql, {*request["views"], *names})
         if names:
-            _keep_what_is_read_twice(connection, sql, names)
+            _materialize_if_read_twice(connection, sql, names)
         rows = _bound(connection, sql)
         types = arrow_types(connection, tuple(map(str, rows.types)))
         schema = _with_unique_names(pa.schema(list(zip(rows.columns, types, strict=True))))
@@ -114,13 +116,14 @@ class Child:
     def _batches(self, rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with closing(rows.to_arrow_reader(_BATCH_ROWS)) as reader:
             for batch in reader:
-                for piece in _pieces(pa.RecordBatch.from_arrays(batch.columns, schema=schema)):
+                for part in _split_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema)):
                     if self._cancelled:
                         raise _Cancelled
-                    yield piece
+                    yield part
 
     def _listen(self) -> None:
-        """Interrupt the request that the server names, again and again: one that comes before DuckDB begins is lost."""
+        """Interrupt the request that the server names, repeatedly: DuckDB ignores an interrupt that comes before it
+        begins."""
         while len(data := self._control.recv(CANCEL.size, socket.MSG_WAITALL)) == CANCEL.size:
             (number,) = CANCEL.unpack(data)
             with self._state:
@@ -146,7 +149,7 @@ def _receive(data: socket.socket) -> tuple[dict[str, Any], list[socket.socket]]:
 
 
 def _incoming(stream: socket.socket) -> pa.RecordBatchReader:
-    """The rows of one stream, for DuckDB."""
+    """Return a reader for the rows of one stream."""
     _, payload = receive_frame(stream)
     decoder = BatchDecoder(payload)
 
@@ -162,9 +165,10 @@ def _incoming(stream: socket.socket) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(decoder.schema, batches())
 
 
-def _keep_what_is_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, relations: list[str]) -> None:
-    """Put the streams into tables where DuckDB would read one twice: a stream can be read once. How often the SQL reads
-    one is seen in DuckDB's own plan, which may share the rows of what stands in it twice, or the reverse."""
+def _materialize_if_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, relations: list[str]) -> None:
+    """Put the streams into tables if DuckDB would read one of them twice, since a stream can be read only once.
+    DuckDB's own plan decides: it may share the rows of a relation that the SQL names twice, or read a relation twice
+    that it names once."""
     if _plan(connection, sql).count(_STREAM_SCAN) <= len(relations):
         return
     for name in relations:
@@ -182,7 +186,7 @@ def _plan(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 
 def _bound(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
-    """A relation's error has no place, that of its plan has one."""
+    """Bind the SQL. DuckDB states a position for errors of EXPLAIN, but not for those of a relation."""
     try:
         return connection.sql(sql)
     except (duckdb.BinderException, duckdb.ConversionException):
@@ -190,8 +194,8 @@ def _bound(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRe
         raise
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that the server holds without harm; a single row may be larger, up to _ROW_BYTES."""
+def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split the batch into parts of bounded size; a single row may be larger, up to _ROW_BYTES."""
     if batch.nbytes <= _BATCH_BYTES or batch.num_rows <= 1:
         if batch.nbytes > _ROW_BYTES:
             size, most = batch.nbytes >> 20, _ROW_BYTES >> 20
@@ -199,12 +203,12 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
         return
     middle = batch.num_rows // 2
-    yield from _pieces(batch.slice(0, middle))
-    yield from _pieces(batch.slice(middle))
+    yield from _split_batch(batch.slice(0, middle))
+    yield from _split_batch(batch.slice(middle))
 
 
 def _with_unique_names(schema: pa.Schema) -> pa.Schema:
-    """A second column `n` is called `n_1`, as DuckDB does in a subquery, so that a row can be a JSON object."""
+    """Rename a second column `n` to `n_1`, as DuckDB does in a subquery, so that a row can be a JSON object."""
     taken = set(schema.names)
     seen: set[str] = set()
     fields = []
@@ -236,12 +240,12 @@ def _syntax(connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> d
     return {"message": str(parsed["error_message"])[:_MESSAGE_CHARACTERS], "position": parsed.get("position")}
 
 
-_ASKED = {"types": _types, "syntax": _syntax}
+_ANSWERS = {"types": _types, "syntax": _syntax}
 
 
-def _described(error: BaseException, sql: str) -> dict[str, Any]:
-    """What the server needs to name the error (query/failures.py): its kind, DuckDB's own text, and the character of
-    the SQL at which it stands, if DuckDB says so."""
+def _describe_error(error: BaseException, sql: str) -> dict[str, Any]:
+    """Return what the server needs to name the error (query/contract/failures.py): its kind, DuckDB's own text, and the
+    position in the SQL, if DuckDB states one."""
     if isinstance(error, _Refused):
         error, sql = error.cause, f"{_EXPLAIN}{sql}"
         before = len(_EXPLAIN)
@@ -264,13 +268,14 @@ def _described(error: BaseException, sql: str) -> dict[str, Any]:
             kind = "fault"
     message = error.message if isinstance(error, UserError) else str(error) or type(error).__name__
     message, at = _read_error(message)
-    # DuckDB counts bytes.
+    # DuckDB's position counts bytes.
     character = None if at is None else max(0, len(sql.encode()[:at].decode(errors="ignore")) - before)
     return {"kind": kind, "message": message[:_MESSAGE_CHARACTERS], "at": character}
 
 
 def _read_error(message: str) -> tuple[str, int | None]:
-    """DuckDB's text and the place, of an error that it gives as JSON (instance.py); others as they are."""
+    """Parse an error that DuckDB reports as JSON (instance.py) into its text and position; return other messages
+    unchanged."""
     found = _JSON_ERROR.fullmatch(message.strip())
     try:
         given = json.loads(found[2]) if found else {}
@@ -280,3 +285,17 @@ def _read_error(message: str) -> tuple[str, int | None]:
         return message, None
     position = given.get("position")
     return f"{found[1]}{given['exception_message']}", int(position) if position else None
+
+
+def arrow_types(connection: duckdb.DuckDBPyConnection, types: tuple[str, ...]) -> tuple[pa.DataType, ...]:
+    """Return the Arrow types in which DuckDB exports these types. A reader has a schema only once the first rows have
+    come, so DuckDB is asked for zero rows of these types. The result depends only on settings that are the same
+    everywhere."""
+    found = _arrow_types.get(types)
+    if found is None:
+        nothing = ", ".join(f"CAST(NULL AS {one})" for one in types)
+        found = tuple(connection.sql(f"SELECT {nothing} LIMIT 0").to_arrow_table().schema.types)
+        if len(_arrow_types) >= _MOST_TYPE_LISTS:
+            _arrow_types.clear()
+        _arrow_types[types] = found
+    return found

@@ -1,8 +1,8 @@
-"""Take from this process what running SQL does not need: other files, the network, other processes, memory.
+"""Confine this process to what running SQL needs: no other files, no network, no other processes, bounded memory.
 
-Comes in: the sandbox's own directory and how many more bytes of data it may allocate. Goes out: the names of the
-protections that this kernel lacks. What always holds: nothing here can be undone by the process itself. It must be
-called while the process has one thread, since Landlock and seccomp bind the calling thread and those it starts.
+Input: the sandbox's own directory, and how many more bytes of data it may allocate. Output: the names of protections
+that this kernel lacks. Invariant: the process itself cannot undo any of it. Call it while the process has one thread:
+Landlock and seccomp bind the calling thread and those that it starts.
 
     Landlock     `files` may be read, `spill` be read and written; every other path is closed, as are TCP and signals
                  to processes outside
@@ -29,7 +29,7 @@ _SIGKILL = 9
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_VERSION, _RULE_PATH_BENEATH = 1, 1
-_FS_OF_ABI = {1: 13, 2: 14, 3: 15, 5: 16}  # how many rights on files each version knows
+_FS_OF_ABI = {1: 13, 2: 14, 3: 15, 5: 16}  # the number of file rights that each ABI version knows
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 14
 _READ = _READ_FILE | _READ_DIR
@@ -37,7 +37,7 @@ _READ_WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MA
 _NET_ABI, _ALL_NET = 4, 0b11
 _SCOPE_ABI, _ALL_SCOPES = 6, 0b11
 
-# Audit's name of the architecture, then system calls by name.
+# The audit code of the architecture (AUDIT_ARCH_*), then the numbers of denied system calls.
 _X86_64 = 0xC000003E, {
     "socket": 41, "connect": 42, "accept": 43, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57,
     "vfork": 58, "execve": 59, "kill": 62, "ptrace": 101, "personality": 135, "setrlimit": 160, "mount": 165,
@@ -57,19 +57,21 @@ _SYSTEM_CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _CLONE_THREAD = 0x10000
-_X32 = 0x40000000  # a second table of system calls on x86_64
+_X32 = 0x40000000  # the x32 ABI: a second table of system calls on x86_64, which would evade the filter
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when the one that forked it ends, however that happens."""
+    """Have the kernel kill this process when the process that forked it ends, for whatever reason."""
     _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
 def confine(directory: Path, data_bytes: int) -> list[str]:
-    """Apply all protections; the names of those that are not available here. `data_bytes` may be allocated beyond what
-    the process holds now."""
+    """Apply all protections and return the names of those that are unavailable. `data_bytes` may be allocated beyond
+    what the process holds now."""
     data_bytes += int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold telemetry
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]  # of a Python worker of Spark, which no child may raise
+    data_bytes = data_bytes if hard == resource.RLIM_INFINITY else min(data_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would contain telemetry
     resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
     open_files = min(_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
@@ -115,17 +117,17 @@ def _restrict_calls() -> bool:
 
 
 def _filter(architecture: int, numbers: dict[str, int]) -> list[bytes]:
-    """The program that the kernel runs at each system call. Threads may be started, processes may not."""
-    number, first_argument, arch = 0, 16, 4  # offsets in what it is given
+    """Return the BPF program that the kernel runs at each system call. Threads may be started, processes may not."""
+    number, first_argument, arch = 0, 16, 4  # offsets in struct seccomp_data
     denied = [n for name, n in (numbers | _EVERYWHERE).items() if name not in ("clone", "clone3")]
-    program = [_load(arch), _jump(_EQUAL, architecture, 1, 0), _give(_KILL_PROCESS), _load(number)]
-    program += [_jump(_AT_LEAST, _X32, 0, 1), _give(_ERRNO | _EPERM)]
+    program = [_load(arch), _jump(_EQUAL, architecture, 1, 0), _return(_KILL_PROCESS), _load(number)]
+    program += [_jump(_AT_LEAST, _X32, 0, 1), _return(_ERRNO | _EPERM)]
     for one in denied:
-        program += [_jump(_EQUAL, one, 0, 1), _give(_ERRNO | _EPERM)]
-    # Its flags lie in memory, where no filter can look: without it the C library takes clone.
-    program += [_jump(_EQUAL, _EVERYWHERE["clone3"], 0, 1), _give(_ERRNO | _ENOSYS)]
+        program += [_jump(_EQUAL, one, 0, 1), _return(_ERRNO | _EPERM)]
+    # The flags of clone3 are in memory, which a filter cannot read. ENOSYS makes the C library fall back to clone.
+    program += [_jump(_EQUAL, _EVERYWHERE["clone3"], 0, 1), _return(_ERRNO | _ENOSYS)]
     program += [_jump(_EQUAL, numbers["clone"], 0, 3), _load(first_argument)]
-    program += [_jump(_ANY_BIT, _CLONE_THREAD, 1, 0), _give(_ERRNO | _EPERM), _give(_ALLOW)]
+    program += [_jump(_ANY_BIT, _CLONE_THREAD, 1, 0), _return(_ERRNO | _EPERM), _return(_ALLOW)]
     return program
 
 
@@ -140,5 +142,5 @@ def _jump(test: int, value: int, then: int, otherwise: int) -> bytes:
     return struct.pack("=HBBI", test, then, otherwise, value)
 
 
-def _give(verdict: int) -> bytes:
+def _return(verdict: int) -> bytes:
     return struct.pack("=HBBI", 0x06, 0, 0, verdict)

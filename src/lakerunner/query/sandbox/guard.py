@@ -1,9 +1,9 @@
-"""DuckDB's own reading of a query, checked against the same lists before it runs.
+"""Check DuckDB's own parse tree of a query against the lists of what is allowed, before the query runs.
 
-lakeql/ has checked the text as sqlglot reads it. Here DuckDB parses the SQL that will run and the tree it gives is
-held to the lists again, so that no difference between the two parsers, and no unit of work from elsewhere, opens a way
-to anything but the relations of its own scans. A name in FROM is a relation of the scans, or a CTE that is visible at
-that place: DuckDB would look for any other name in its catalog.
+lakeql/ has checked the text as sqlglot parses it. Here DuckDB parses the SQL that will run, and the same lists are
+applied to its tree, so that neither a difference between the two parsers nor a unit from elsewhere can reach anything
+but the relations of its own scans. A name in FROM must be a relation of the scans or a CTE visible at that place:
+DuckDB would look up any other name in its catalog.
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ from typing import Any
 
 import duckdb
 
-from lakerunner.lakeql.functions import BUCKET_START, FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
-from lakerunner.lakeql.time_formats import TIME_FORMATTED, format_problem
+from lakerunner.lakeql.functions import (
+    BUCKET_START,
+    FUNCTIONS,
+    MICROSECONDS,
+    TABLE_FUNCTIONS,
+    TIME_FORMATTED,
+    format_problem,
+)
 from lakerunner.model.errors import UserError
-from lakerunner.query.sandbox.kernels import KERNELS
+from lakerunner.query.sandbox.instance import KERNELS
 
-# What operators and syntax become: [1, 2], x IN [..], comprehensions, LIKE ... ESCAPE, count(*), WITHIN GROUP.
+# The functions that DuckDB makes of operators and syntax: [1, 2], comprehensions, LIKE ... ESCAPE, count(*), ...
 _SYNTAX = """
 count_star list_apply like_escape not_like_escape ilike_escape not_ilike_escape array_extract
 ~~ !~~ ~~* !~~* ~~~ ->> -> || && @> <@ + - * / // % ** ^ & | ~ << >> ^@
 """
-# What our own rewriting calls; no user's text can.
+# Called by our own rewriting only; lakeql/ refuses them in a user's text.
 _OURS = {MICROSECONDS, BUCKET_START, "sum_bin", "sum_part", *(kernel.name for kernel in KERNELS)}
 _CALLABLE = FUNCTIONS | {*_SYNTAX.split(), *_OURS}
 _CLASSES = """
@@ -38,7 +44,7 @@ _RELATIONS = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQU
 
 
 def check_sql(connection: duckdb.DuckDBPyConnection, sql: str, relations: set[str]) -> None:
-    """UserError unless the SQL is one SELECT over these relations that calls nothing but allowed functions."""
+    """Raise UserError unless the SQL is one SELECT over these relations that calls allowed functions only."""
     if sql.count("(") > _MAX_PARENTHESES:
         raise UserError(f"the query cannot be run: it has more than {_MAX_PARENTHESES} parentheses")
     ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
@@ -47,8 +53,8 @@ def check_sql(connection: duckdb.DuckDBPyConnection, sql: str, relations: set[st
     except RecursionError:
         raise UserError("the query cannot be run: it is nested too deeply") from None
     if parsed.get("error") or len(parsed.get("statements", ())) != 1:
-        said = str(parsed.get("error_message", "not one SELECT")).partition("\n")[0]
-        raise UserError(f"the query cannot be run: {said}")
+        problem = str(parsed.get("error_message", "not one SELECT")).partition("\n")[0]
+        raise UserError(f"the query cannot be run: {problem}")
     for node, names in _nodes(parsed, frozenset(relation.lower() for relation in relations)):
         if str(node.get("type")).endswith("_NODE") and node["type"] not in _QUERIES:
             raise _refused(f"{node['type'].removesuffix('_NODE')} query")
@@ -80,7 +86,7 @@ def _literals(argument: dict[str, Any]) -> str | list[str] | None:
 
 
 def _check_relation(node: dict[str, Any], named: frozenset[str]) -> None:
-    """A relation in FROM is the only kind of node that may be sampled."""
+    """Check a node that is a relation in FROM, which is the only kind of node with a `sample`."""
     if "sample" not in node or "select_list" in node:
         return
     kind = node["type"]
@@ -102,9 +108,9 @@ def _refused(what: str) -> UserError:
 
 
 def _nodes(value: Any, names: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
-    """Walk the tree; give each node with the relations that are visible there, in lower case.
+    """Walk the tree; yield each node with the relations that are visible there, in lower case.
 
-    A CTE is visible in the query that defines it and below, and in those defined after it; not in itself.
+    A CTE is visible in the query that defines it and below, and in CTEs that are defined after it, but not in itself.
     """
     pending = [(value, names)]
     while pending:

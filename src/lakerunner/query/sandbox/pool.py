@@ -1,10 +1,10 @@
-"""Sandboxes, lent for one piece of work at a time and kept warm for the organization they worked for.
+"""A pool of sandboxes, lent for one request at a time and kept warm for the organization that they worked for.
 
-What always holds: a sandbox works for one organization from its first work to its end; when another organization comes
-it gets a new one. A sandbox that spilled, ran out of memory, was slowed down or did not stop in time is not lent again.
-All sandboxes of a pool together hold at most `total_bytes`: beyond it the largest is ended, and its query gets an error
-that names the setting. A sandbox that has worked for long yields the cores to those that have not, and so do those of
-an organization that had much done of late while others wait (load.py).
+Invariants: a sandbox works for one organization from its first request to its end; another organization gets a new one.
+A sandbox that spilled, ran out of memory, was slowed down or did not stop in time is not lent again. All sandboxes of a
+pool together hold at most `total_bytes`: beyond it the largest is killed, and its query gets an error that names the
+setting. A sandbox whose request takes long yields the cores to others, and so do those of an organization that used
+much of late while others wait.
 """
 
 from __future__ import annotations
@@ -25,25 +25,52 @@ import orjson
 
 from lakerunner.model.errors import LakerunnerError, TooLarge
 from lakerunner.model.frames import BrokenStream
-from lakerunner.query.failures import Limits, ended, reported, too_long
-from lakerunner.query.sandbox.load import RecentLoad
+from lakerunner.query.contract.failures import Limits, ended, reported, too_long
 from lakerunner.query.sandbox.process import Sandbox, Zygote
 from lakerunner.query.sandbox.protocol import ERROR
 
 _KEPT_WARM = 4
 _SPARE = 1  # forked before it is needed, for the next organization
-_USES = 1000  # of one sandbox, which bounds what DuckDB keeps of footers
+_USES = 1000  # per sandbox, which bounds the footers that DuckDB caches
 _WATCH_SECONDS = 0.05
-_SLOWED_AFTER = 0.25  # seconds of one piece of work: what takes longer must not hold up what does not
-_SLOWED_TO = 15  # in units of nice, of which a sandbox has 5 at first
-_SLACK_BYTES = 256 << 20  # for threads' stacks and results on their way; a quarter of the limit is added
-_numbers = count()  # of this process: pools may share a directory
+_SLOWED_AFTER = 0.25  # seconds of one request; longer ones must not delay short ones
+_SLOWED_TO = 15  # niceness; a sandbox starts with 5
+_SLACK_BYTES = 256 << 20  # for stacks of threads and results in flight, beside a quarter of the memory limit
+_numbers = count()  # shared by all pools of the process, which may share a directory
 _zygote = Zygote()
+HALF_LIFE = 5.0
+HEAVY_SECONDS = 1.0
+_FORGOTTEN = 0.001
+
+
+class RecentLoad:
+    """How much work sandboxes did of late for each organization, for one thread at a time; times are seconds of one
+    clock.
+
+    An organization that is alone never yields; among several, one with more than HEAVY_SECONDS does. The value halves
+    every HALF_LIFE seconds and is forgotten when it is negligible."""
+
+    def __init__(self) -> None:
+        self._load: dict[UUID, tuple[float, float]] = {}  # seconds of work, and the time of that value
+
+    def add(self, organization: UUID, seconds: float, now: float) -> None:
+        self._load[organization] = self._decayed(organization, now) + seconds, now
+        for one in [one for one in self._load if self._decayed(one, now) < _FORGOTTEN]:
+            del self._load[one]
+
+    def is_heavy(self, organization: UUID, now: float) -> bool:
+        """Return whether it did much while others did something too."""
+        others = any(one != organization for one in self._load)
+        return others and self._decayed(organization, now) > HEAVY_SECONDS
+
+    def _decayed(self, organization: UUID, now: float) -> float:
+        seconds, then = self._load.get(organization, (0.0, now))
+        return float(seconds * 0.5 ** ((now - then) / HALF_LIFE))
 
 
 class Sandboxes:
-    """`threads` are those of one sandbox; 0: one per core. The spill directory is on the file system of the segment
-    cache. `total_bytes` 0: half of the machine's memory. Safe to use from many threads."""
+    """Safe to use from many threads. `threads` is per sandbox; 0: one per core. The spill directory must be on the file
+    system of the segment cache. `total_bytes` 0: half of the machine's memory."""
 
     def __init__(
         self, limits: Limits, *, threads: int, spill_directory: Path, spill_max: str = "10GB", total_bytes: int = 0
@@ -60,7 +87,7 @@ class Sandboxes:
         self._directory = spill_directory.resolve()
         self._total_bytes = total_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         self._lock = threading.Lock()
-        self._idle: list[Sandbox] = []  # the one that ended its work last is the last
+        self._idle: list[Sandbox] = []  # the most recently used last
         self._spare: list[Sandbox] = []
         self._busy: dict[Sandbox, float] = {}
         self._load = RecentLoad()
@@ -69,7 +96,7 @@ class Sandboxes:
         _forget_dead(self._directory)
 
     def lend(self, held: ExitStack, organization: UUID) -> Sandbox:
-        """A sandbox that has worked for nobody else; `held` gives it back."""
+        """Lend a sandbox that has worked for no other organization; closing `held` gives it back."""
         sandbox = self._take(organization) or self._make()
         sandbox.organization = organization
         sandbox.uses += 1
@@ -85,7 +112,7 @@ class Sandboxes:
         return sandbox
 
     def ask(self, organization: UUID, request: Mapping[str, Any]) -> Any:
-        """The value that a sandbox of this organization answers a short question with."""
+        """Send a short request to a sandbox of this organization and return the value it answers with."""
         with ExitStack() as held:
             sandbox = self.lend(held, organization)
             try:
@@ -98,13 +125,13 @@ class Sandboxes:
             return orjson.loads(payload)
 
     def reported(self, sandbox: Sandbox, payload: bytes | bytearray) -> LakerunnerError:
-        """The error that a sandbox reported; one that ran out of memory is not used again."""
+        """Return the error that a sandbox reported; one that ran out of memory is not used again."""
         error, sound = reported(payload, self.limits)
         sandbox.sound = sandbox.sound and sound
         return error
 
     def failed(self, sandbox: Sandbox, error: Exception) -> LakerunnerError:
-        """What it means that a sandbox does not answer, or no longer."""
+        """Return the error of a sandbox that did not answer or has ended."""
         if isinstance(error, TimeoutError):
             sandbox.kill()
             return too_long(self.limits.seconds)
@@ -117,15 +144,15 @@ class Sandboxes:
         return ended(end.status, end.resident_bytes, self.limits)
 
     def warm(self) -> None:
-        """Have a sandbox ready before the first query."""
+        """Prepare a sandbox before the first query."""
         self._prepare()
 
     def close(self) -> None:
-        """End those that are idle; those that are lent end when they are given back."""
+        """End idle sandboxes; lent ones end when they are given back."""
         self._closer()
 
     def _take(self, organization: UUID) -> Sandbox | None:
-        """One of its own that is idle, or the spare one; those that died meanwhile are passed over."""
+        """Return an idle sandbox of the organization, or the spare one; those that have died are dropped."""
         while True:
             with self._lock:
                 own = [sandbox for sandbox in self._idle if sandbox.organization == organization]
@@ -156,7 +183,7 @@ class Sandboxes:
             while len(self._idle) > _KEPT_WARM:
                 surplus.append(self._idle.pop(0))
             wanting = self._closer.alive and len(self._spare) < _SPARE
-        if surplus or wanting:  # the query that has ended does not wait for it
+        if surplus or wanting:  # in a thread, so that the query that has ended does not wait for it
             threading.Thread(target=self._tidy, args=(surplus,), name="sandbox-tidy", daemon=True).start()
 
     def _tidy(self, surplus: list[Sandbox]) -> None:
@@ -176,7 +203,7 @@ class Sandboxes:
         spare.close()
 
     def _look(self) -> bool:
-        """One look at those that work; False if none does, and the watch ends."""
+        """Check the busy sandboxes once; return False if there are none, which ends the watch."""
         with self._lock:
             self._watching = bool(self._busy)
             busy = dict(self._busy)
@@ -193,14 +220,15 @@ class Sandboxes:
 
 
 def _watch(pool: weakref.ref[Sandboxes]) -> None:
-    """Look at a pool's sandboxes as long as there is work, without keeping the pool."""
+    """Check a pool's sandboxes while there is work, without keeping the pool alive."""
     while (watched := pool()) is not None and watched._look():
         del watched
         time.sleep(_WATCH_SECONDS)
 
 
 def _slow_down(sandbox: Sandbox) -> None:
-    """Have all its threads yield to others. It is not used again: to hurry it would take a privilege."""
+    """Lower the priority of all its threads. The sandbox is not used again, since raising the priority needs a
+    privilege."""
     sandbox.sound = False
     with suppress(OSError):
         for task in os.listdir(f"/proc/{sandbox.pid}/task"):
@@ -214,7 +242,7 @@ def _close_all(*lists: list[Sandbox]) -> None:
 
 
 def _forget_dead(directory: Path) -> None:
-    """Remove what sandboxes of processes that are no more left; a live one's is named by its own number."""
+    """Remove directories of sandboxes whose process has ended; names begin with the server's process id."""
     directory.mkdir(parents=True, exist_ok=True)
     for path in directory.iterdir():
         pid = path.name.partition("-")[0]

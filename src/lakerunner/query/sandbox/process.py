@@ -1,6 +1,6 @@
 """The server's side of sandboxes: the zygote that forks them, and a handle for each.
 
-What always holds: a sandbox's environment holds no secret, since the zygote is started with three variables; whatever a
+Invariants: a sandbox's environment holds no secret, since the zygote is started with a few fixed variables; whatever a
 sandbox does, the server reads frames of bounded size from it and can kill it at any time.
 """
 
@@ -29,9 +29,9 @@ import orjson
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.frames import BrokenStream, receive_frame
-from lakerunner.query.held import HeldFile, Vanished
 from lakerunner.query.sandbox.confine import FILES, SPILL
 from lakerunner.query.sandbox.protocol import CANCEL, END, ERROR, REQUEST, VALUE, socket_pair
+from lakerunner.query.segment_cache.lease import LeasedFile, Vanished
 
 _ANSWER_BYTES = 4096
 _START_SECONDS = 60.0
@@ -40,7 +40,7 @@ _logger = logging.getLogger("lakerunner.query.sandbox")
 
 
 @dataclass(frozen=True)
-class End:
+class ProcessEnd:
     """How a sandbox ended: its exit code, negative for a signal, and the most memory it held."""
 
     status: int
@@ -48,7 +48,8 @@ class End:
 
 
 class Zygote:
-    """One for a process, started when the first sandbox is needed and again should it die. Safe for many threads."""
+    """The process that sandboxes are forked from: one per server process, started for the first sandbox and restarted
+    if it dies. Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class Zygote:
         self._errors: IO[bytes] | None = None
 
     def fork(self, directory: Path, limits: Mapping[str, Any]) -> tuple[int, socket.socket, socket.socket]:
-        """Process id of a new sandbox, its data socket and its control socket."""
+        """Fork a sandbox; return its process id, data socket and control socket."""
         data, theirs = socket_pair()
         control, other = socket.socketpair()
         with theirs, other:
@@ -70,11 +71,11 @@ class Zygote:
                 raise
         return pid, data, control
 
-    def reap(self, pid: int) -> End:
-        """Wait for the end of a sandbox that has ended or was killed. Its id is not given to another before that."""
+    def reap(self, pid: int) -> ProcessEnd:
+        """Wait for a sandbox that has ended or was killed. Until then its process id is not reused."""
         with suppress(Unavailable):
-            return End(**self._ask({"reap": pid}))
-        return End(-signal.SIGKILL, 0)  # the zygote is gone, and all sandboxes with it
+            return ProcessEnd(**self._ask({"reap": pid}))
+        return ProcessEnd(-signal.SIGKILL, 0)  # the zygote is gone, and all sandboxes with it
 
     def close(self) -> None:
         with self._lock:
@@ -136,7 +137,7 @@ class Zygote:
 
 
 def _environment() -> dict[str, str]:
-    """No variable of ours is in it, so that no fault of the engine can show one."""
+    """Return an environment without our variables, so that no fault of the engine can reveal one."""
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}  # by Python itself
     return needed | {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -152,7 +153,7 @@ def _report_missing(protection: str) -> None:
 
 
 class Sandbox:
-    """One child process. One thread reads from it at a time; any thread may cancel or kill it."""
+    """A handle of one child process. One thread reads from it at a time; any thread may cancel or kill it."""
 
     def __init__(self, zygote: Zygote, directory: Path, limits: Mapping[str, Any]) -> None:
         self.directory = directory
@@ -166,15 +167,15 @@ class Sandbox:
         self._idle = True
         self._greeted = False
         self._lock = threading.Lock()
-        self._end: End | None = None
+        self._end: ProcessEnd | None = None
         for name in (FILES, SPILL):
             (directory / name).mkdir(parents=True)
         self.pid, self._data, self._control = zygote.fork(directory, limits)
-        # Good for this process alone: its id may be another's after the zygote has died.
+        # A pidfd refers to this very process; the id may be reused once the zygote has died.
         self._process = os.pidfd_open(self.pid)
 
     def request(self, request: Mapping[str, Any], streams: Sequence[socket.socket] = ()) -> None:
-        """Begin a piece of work; its frames follow. BrokenStream if the sandbox is gone."""
+        """Send a request; its frames follow. BrokenStream if the sandbox has ended."""
         self._number = next(self._numbers)
         body = orjson.dumps({**request, "number": self._number})
         self._idle = False
@@ -185,7 +186,7 @@ class Sandbox:
             raise BrokenStream(str(error)) from error
 
     def next(self, seconds: float) -> tuple[bytes, bytearray]:
-        """The next frame. TimeoutError if it does not come in time, BrokenStream if the sandbox has ended."""
+        """Return the next frame. TimeoutError if it does not come in time, BrokenStream if the sandbox has ended."""
         self._data.settimeout(seconds)
         if not self._greeted:
             for protection in orjson.loads(receive_frame(self._data)[1])["missing"]:
@@ -196,12 +197,12 @@ class Sandbox:
         return kind, payload
 
     def cancel(self) -> None:
-        """Ask it to stop what it does now; the request then ends with a frame of kind ERROR."""
+        """Ask it to stop the current request, which then ends with a frame of kind ERROR."""
         with suppress(OSError):
             self._control.sendall(CANCEL.pack(self._number))
 
     def settle(self, seconds: float) -> bool:
-        """Stop a request whose frames are no longer read; whether the sandbox can go on with another."""
+        """Stop a request whose frames are no longer read; return whether the sandbox can take another."""
         if not self._idle:
             self.cancel()
             try:
@@ -212,15 +213,15 @@ class Sandbox:
         return self._end is None
 
     def kill(self) -> None:
-        """End it at once, from any thread: its reader gets BrokenStream."""
+        """Kill it, from any thread: its reader gets BrokenStream."""
         self.sound = False
         with self._lock:
             if self._end is None:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
-    def end(self) -> End:
-        """Kill it if need be, and say how it ended."""
+    def end(self) -> ProcessEnd:
+        """Kill it if it still runs, and return how it ended."""
         self.kill()
         with self._lock:
             if self._end is None:
@@ -228,8 +229,8 @@ class Sandbox:
                 self._end = self._zygote.reap(self.pid)
         return self._end
 
-    def link(self, files: Mapping[UUID, HeldFile]) -> Mapping[UUID, HeldFile]:
-        """The same files under the sandbox's own directory, as further names of those in the cache."""
+    def link(self, files: Mapping[UUID, LeasedFile]) -> Mapping[UUID, LeasedFile]:
+        """Link the files into the sandbox's own directory and return them by their new paths."""
         own = self.directory / FILES
         linked = {id_: replace(file, path=own / f"{id_}.parquet") for id_, file in files.items()}
         try:
@@ -245,7 +246,7 @@ class Sandbox:
         return linked
 
     def clean(self) -> bool:
-        """Take away the files of the work that ended; False if the sandbox spilled or is not sound."""
+        """Remove the files of the finished request; return False if the sandbox spilled or must not be used again."""
         try:
             for path in (self.directory / FILES).iterdir():
                 path.unlink(missing_ok=True)
@@ -254,7 +255,7 @@ class Sandbox:
             return False
 
     def close(self) -> None:
-        """Closing twice is fine."""
+        """Kill it and remove its directory. Closing twice is fine."""
         if self._process < 0:
             return
         self.end()
@@ -266,14 +267,14 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs, and still has its directory: one that is made in its place would be closed to it."""
+        """Return whether it runs and still has its directory; a new directory in its place would be closed to it."""
         if not all((self.directory / name).is_dir() for name in (FILES, SPILL)):
             return False
         return self._end is None and not select.select([self._process], [], [], 0)[0]
 
     @property
     def resident_bytes(self) -> int:
-        """Memory it holds of its own; 0 once it has ended."""
+        """Return the memory it holds, without shared pages; 0 once it has ended."""
         try:
             _, resident, shared, *_ = map(int, Path(f"/proc/{self.pid}/statm").read_text().split())
         except (OSError, ValueError):

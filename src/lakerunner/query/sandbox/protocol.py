@@ -1,6 +1,6 @@
-"""What the server and a sandbox send each other: frames (model/frames.py) of JSON and Arrow, nothing else.
+"""The protocol between server and sandbox: frames (model/frames.py) of JSON and Arrow, nothing else.
 
-The server never unpickles what a sandbox sends, since a fault in the engine may have made it. A request is answered by
+The server never unpickles what a sandbox sends, because a compromised engine may have made it. A request is answered by
 a SCHEMA and BATCHes, closed by END, or by one VALUE, or by an ERROR. Streams of rows to a sandbox have the same form.
 """
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakerunner.model.frames import BatchEncoder, send_frame
 
 SCHEMA, BATCH, END, ERROR, VALUE = b"S", b"A", b"Z", b"E", b"J"
-REQUEST = struct.Struct(">I")  # in front of a request to a sandbox: its bytes of JSON
+REQUEST = struct.Struct(">I")  # before a request to a sandbox: the length of its JSON
 CANCEL = struct.Struct(">I")  # on the control socket: the number of the request to cancel
 _SOCKET_BYTES = 1 << 20
 
@@ -34,7 +34,7 @@ def send_json(connection: socket.socket, kind: bytes, value: Any) -> None:
 
 
 def send_batches(connection: socket.socket, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """All of them, from the schema to the end. What is raised on the way leaves the stream without its end."""
+    """Send all batches, from the schema to the end. If an error interrupts it, the stream lacks its END."""
     encoder = BatchEncoder(schema)
     send_frame(connection, SCHEMA, encoder.schema)
     for batch in batches:

@@ -1,13 +1,13 @@
 """The process that sandboxes are forked from: everything loaded, DuckDB opened, one thread, no secrets.
 
-`python -m lakerunner.query.sandbox.zygote FD`: requests on the socket FD, each answered with JSON.
+`python -m lakerunner.query.sandbox.zygote FD` reads requests from the socket FD and answers each with JSON.
 
     fork  `directory`, `limits`, with the sandbox's two sockets: answers its process id
     reap  `pid` of a sandbox that ended or was killed: answers its exit status and its largest resident size
 
-To fork takes milliseconds where to start and load takes most of a second, so that a sandbox can be given up after any
-query and one organization's is never handed to another. What always holds: it ends with the server, its sandboxes end
-with it, and its environment is what sandbox/process.py gave it.
+Forking takes milliseconds where starting and loading would take most of a second. So a sandbox can be discarded after
+any query, and one organization's sandbox is never handed to another. Invariants: the zygote ends with the server, its
+sandboxes end with it, and its environment is what process.py passed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakerunner.query.sandbox.instance import limit, lock, open_instance
 from lakerunner.query.sandbox.protocol import VALUE, send_json
 
 _REQUEST_BYTES = 64 << 10
-_NICENESS = 5  # of sandboxes: the server, which all organizations wait for, comes first
+_NICENESS = 5  # of sandboxes: the server, on which all organizations depend, comes first
 
 
 def main() -> None:
@@ -42,13 +42,13 @@ def main() -> None:
             return
         request = orjson.loads(data)
         if "reap" in request:
-            server.sendall(orjson.dumps(_reaped(request["reap"])))
+            server.sendall(orjson.dumps(_reap(request["reap"])))
             continue
         zygote, pid = os.getpid(), os.fork()
         if pid == 0:
             server.close()
             die_with_parent()
-            if os.getppid() == zygote:  # else it died before the kernel knew
+            if os.getppid() == zygote:  # else the zygote died before die_with_parent took effect
                 _become_sandbox(root, request, descriptors)
             os._exit(1)
         for descriptor in descriptors:
@@ -71,7 +71,7 @@ def _become_sandbox(root: Any, request: dict[str, Any], descriptors: list[int]) 
         os._exit(code)
 
 
-def _reaped(pid: int) -> dict[str, int]:
+def _reap(pid: int) -> dict[str, int]:
     try:
         _, status, usage = os.wait4(pid, 0)
     except ChildProcessError:

@@ -1,8 +1,8 @@
-"""What an operator makes of two samples, floats or histograms, of every pair of series at every step.
+"""Apply an operator to two samples, floats or histograms, of every pair of series at every step.
 
-Comes in: two operands as arrays [pairs, steps] (or such that broadcast to it). Goes out: the results, where they are
-kept, and where the operator means something at all. What always holds: of what the pairs of one step show that does
-not fit the operator, the last one is noted.
+Comes in: two operands as arrays that broadcast to [pairs, steps]. Goes out: the results, where a comparison keeps them,
+and where the operator is defined. What always holds: if several pairs of a step do not fit the operator, the last one
+is noted.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.series.arrays import Bools, Floats, Objects, filled
 from lakerunner.series.expression import Binary
-from lakerunner.series.histograms.arithmetic import (
+from lakerunner.series.histograms.algebra import (
     IncompatibleHistograms,
     Sum,
-    added,
-    compacted,
-    divided,
-    scaled,
-    subtracted,
+    add_histograms,
+    compact_histogram,
+    divide_histogram,
+    scale_histogram,
+    subtract_histograms,
 )
 from lakerunner.series.histograms.histogram import Histogram, ResetHint, equal
-from lakerunner.series.histograms.trim import trimmed_lower, trimmed_upper
+from lakerunner.series.histograms.trim import trim_lower, trim_upper
 from lakerunner.series.math.arithmetic import atan2, modulo, power
 from lakerunner.series.notes import Misfit, Notes
 
@@ -46,16 +46,16 @@ COMPARISONS: Mapping[str, Callable[[Floats, Floats], Bools]] = {
     "<=": np.less_equal,
     ">=": np.greater_equal,
 }
-TRIMS: Mapping[str, Callable[[Histogram, float], Histogram]] = {"</": trimmed_upper, ">/": trimmed_lower}
+TRIMS: Mapping[str, Callable[[Histogram, float], Histogram]] = {"</": trim_upper, ">/": trim_lower}
 
 
 Found = tuple[Misfit, dict[str, str]]
-Said = dict[int, Found]  # what was found last at each step, and the facts to name
+Misfits = dict[int, Found]  # by step: the last misfit and the facts that its text names
 
 
 @dataclass(frozen=True)
 class Operand:
-    """`histograms` is None where no sample is one."""
+    """One side of an operator. `histograms` is None if no sample is one."""
 
     values: Floats
     histograms: Objects | None = None
@@ -63,7 +63,7 @@ class Operand:
 
 @dataclass
 class Outcome:
-    """`kept`: what a comparison lets through. `valid`: where the operator is defined. None: everywhere."""
+    """The results. `kept`: where a comparison is true. `valid`: where the operator is defined. None: everywhere."""
 
     values: Floats
     histograms: Objects | None = None
@@ -71,14 +71,14 @@ class Outcome:
     valid: Bools | None = None
 
     def present(self, before: Bools) -> Bools:
-        """Where there is a sample, of where both operands have one."""
+        """Return where there is a result, given where both operands have a sample."""
         for less in (self.kept, self.valid):
             before = before if less is None else before & less
         return before
 
 
-def put_down(node: Binary, said: Said, notes: Notes) -> None:
-    for misfit, facts in said.values():
+def report_misfits(node: Binary, misfits: Misfits, notes: Notes) -> None:
+    for misfit, facts in misfits.values():
         notes.report(misfit, node.span, **facts)
 
 
@@ -89,11 +89,12 @@ def scalar_operation(op: str, left: Floats, right: Floats) -> Floats:
         return ARITHMETIC[op](left, right) if op in ARITHMETIC else COMPARISONS[op](left, right).astype(np.float64)
 
 
-def outcome(node: Binary, left: Operand, right: Operand, present: Bools, said: Said) -> Outcome:
-    """A comparison gives the left value, or with `bool` 1 or 0 everywhere. `said` is written to."""
+def outcome(node: Binary, left: Operand, right: Operand, present: Bools, misfits: Misfits) -> Outcome:
+    """Apply the operator. A comparison returns the left value, or with `bool` 1 or 0 everywhere. Misfits are added to
+    `misfits`."""
     found = Outcome(np.zeros(present.shape)) if node.op in TRIMS else _of_floats(node, left, right)
     if left.histograms is not None or right.histograms is not None or node.op in TRIMS:
-        _with_histograms(node, left, right, present, found, said)
+        _with_histograms(node, left, right, present, found, misfits)
     if node.return_bool and found.kept is not None:
         found.values, found.histograms, found.kept = found.kept.astype(np.float64), None, None
     return found
@@ -110,18 +111,20 @@ def _of_floats(node: Binary, left: Operand, right: Operand) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Made:
-    """`note`: what was found in making it. Without a histogram there is no result."""
+class _Combination:
+    """The result of a pair that has a histogram, None if there is none. `note`: the misfit found."""
 
     histogram: Histogram | None = None
     kept: bool = True
     note: Found | None = None
 
 
-def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools, found: Outcome, said: Said) -> None:
-    """Puts in the results of the pairs that have a histogram."""
+def _with_histograms(
+    node: Binary, left: Operand, right: Operand, present: Bools, found: Outcome, misfits: Misfits
+) -> None:
+    """Write the results of the pairs that have a histogram into `found`."""
     shape = present.shape
-    lefts, rights = _spread(left.histograms, shape), _spread(right.histograms, shape)
+    lefts, rights = _broadcast_histograms(left.histograms, shape), _broadcast_histograms(right.histograms, shape)
     looked_at = present.copy()
     if node.op not in TRIMS:
         looked_at &= filled(lefts) | filled(rights)
@@ -132,16 +135,18 @@ def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools
     found.valid = np.ones(shape, bool)
     found.kept = None if found.kept is None else np.broadcast_to(found.kept, shape).copy()
     for row, step in np.argwhere(looked_at).tolist():
-        made = _made(node.op, _sample(lefts, left_values, row, step), _sample(rights, right_values, row, step))
+        made = _combine_samples(
+            node.op, _sample(lefts, left_values, row, step), _sample(rights, right_values, row, step)
+        )
         found.histograms[row, step] = made.histogram
         found.valid[row, step] = made.histogram is not None
         if found.kept is not None:
             found.kept[row, step] = made.kept
         if made.note is not None:
-            said[step] = made.note
+            misfits[step] = made.note
 
 
-def _spread(histograms: Objects | None, shape: tuple[int, ...]) -> Objects:
+def _broadcast_histograms(histograms: Objects | None, shape: tuple[int, ...]) -> Objects:
     return np.broadcast_to(np.array(None, object) if histograms is None else histograms, shape)
 
 
@@ -150,32 +155,32 @@ def _sample(histograms: Objects, values: Floats, row: int, step: int) -> Histogr
     return float(values[row, step]) if histogram is None else histogram
 
 
-def _made(op: str, left: Histogram | float, right: Histogram | float) -> _Made:
+def _combine_samples(op: str, left: Histogram | float, right: Histogram | float) -> _Combination:
     match op, left, right:
         case "*", Histogram(), float():
-            return _Made(compacted(scaled(left, right)))
+            return _Combination(compact_histogram(scale_histogram(left, right)))
         case "*", float(), Histogram():
-            return _Made(compacted(scaled(right, left)))
+            return _Combination(compact_histogram(scale_histogram(right, left)))
         case "/", Histogram(), float():
-            return _Made(compacted(divided(left, right)))
+            return _Combination(compact_histogram(divide_histogram(left, right)))
         case (("</" | ">/"), Histogram(), float()):
-            return _Made(TRIMS[op](left, right))
+            return _Combination(TRIMS[op](left, right))
         case (("+" | "-"), Histogram(), Histogram()):
-            return _combined(op, left, right)
+            return _combine_histograms(op, left, right)
         case (("==" | "!="), Histogram(), Histogram()):
-            return _Made(left, kept=equal(left, right) == (op == "=="))
+            return _Combination(left, kept=equal(left, right) == (op == "=="))
     kinds = ["histogram" if isinstance(one, Histogram) else "float" for one in (left, right)]
-    return _Made(note=(Misfit.TYPES_UNFIT, {"op": op, "left": kinds[0], "right": kinds[1]}))
+    return _Combination(note=(Misfit.TYPES_UNFIT, {"op": op, "left": kinds[0], "right": kinds[1]}))
 
 
-def _combined(op: str, left: Histogram, right: Histogram) -> _Made:
+def _combine_histograms(op: str, left: Histogram, right: Histogram) -> _Combination:
     try:
-        total: Sum = added(left, right) if op == "+" else subtracted(left, right)
+        total: Sum = add_histograms(left, right) if op == "+" else subtract_histograms(left, right)
     except IncompatibleHistograms:
-        return _Made(note=(Misfit.LAYOUTS_UNFIT, {"op": op}))
+        return _Combination(note=(Misfit.LAYOUTS_UNFIT, {"op": op}))
     facts = {"operation": "addition" if op == "+" else "subtraction"}
-    if total.reset_collision:  # it is not known which of the two resets the result would have
-        return _Made(note=(Misfit.RESETS_COLLIDE, facts))
+    if total.reset_collision:  # the result cannot carry two contradicting reset hints
+        return _Combination(note=(Misfit.RESETS_COLLIDE, facts))
     result = total.histogram if op == "+" else replace(total.histogram, reset_hint=ResetHint.GAUGE)
     note = (Misfit.BOUNDS_RECONCILED, facts) if total.bounds_reconciled else None
-    return _Made(compacted(result), note=note)
+    return _Combination(compact_histogram(result), note=note)

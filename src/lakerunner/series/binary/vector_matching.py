@@ -1,7 +1,7 @@
-"""Which series of two vectors belong together, and what labels their result has.
+"""Match the series of two vectors, and determine the labels of their results.
 
 Comes in: two vectors and how they are matched. Goes out: pairs of rows. What always holds: the pairs stand in the order
-of the many side's rows; at any step a match group has at most one series of the one side, or the query has failed.
+of the many side's rows; at any step a match group has at most one series of the one side, otherwise the query fails.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, is_plain_label, labels_of, value_of, without_name
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.expression import Matching
-from lakerunner.series.group_kernels import counts
-from lakerunner.series.grouping import grouped
+from lakerunner.series.grouping import counts, group_series
 from lakerunner.series.values import Vector
 
 T = TypeVar("T", bound=np.generic)
 
-NONE = -1  # the row of a side that is filled in
+NONE = -1  # the row of a side that a fill value replaces
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Sides:
         return len(self.labels)
 
     def one_there(self) -> Bools:
-        """[groups, steps]: where the one side has a series."""
+        """Return where the one side has a series, [groups, steps]."""
         return self.any_of(self.one.present, self.one_groups)
 
     def any_of(self, present: Bools, groups: Ints) -> Bools:
@@ -51,7 +50,8 @@ class Sides:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows that meet, NONE for what is filled in, the group they meet in, and at which steps both are there."""
+    """Rows that match, NONE for a filled side, the group in which they match, and the steps at which both are
+    present."""
 
     many: Ints
     one: Ints
@@ -63,17 +63,18 @@ class Pairs:
 
 
 def sides(many: Vector, one: Vector, matching: Matching) -> Sides:
-    many_groups = grouped(many.labels, matching.labels, not matching.on)
-    one_groups = grouped(one.labels, matching.labels, not matching.on)
+    many_groups = group_series(many.labels, matching.labels, not matching.on)
+    one_groups = group_series(one.labels, matching.labels, not matching.on)
     numbers = {labels: number for number, labels in enumerate(many_groups.labels)}
     place = np.array([numbers.setdefault(labels, len(numbers)) for labels in one_groups.labels], np.int64)
-    of_one = place[one_groups.of] if len(place) else np.zeros(0, np.int64)
-    return Sides(many, one, many_groups.of, of_one, list(numbers))
+    of_one = place[one_groups.indexes] if len(place) else np.zeros(0, np.int64)
+    return Sides(many, one, many_groups.indexes, of_one, list(numbers))
 
 
 def check_one_side(both: Sides, matching: Matching, earlier: Callable[[int], object]) -> None:
-    """That no group has two series of the one side at a step (at which the operator has anything to do). `earlier` is
-    called with the first bad step, to refuse what is wrong at the steps before it: that is what is told."""
+    """Refuse a group that has two series of the one side at a step (at which the operator has anything to do).
+    `earlier` is called with the first bad step, to raise what is wrong at the steps before it: the earliest step's
+    error is the one reported."""
     several = np.bincount(both.one_groups, minlength=len(both)) > 1
     rows = np.flatnonzero(several[both.one_groups]) if len(both) else np.zeros(0, np.int64)
     if not len(rows):
@@ -104,8 +105,8 @@ def _refuse_duplicates(both: Sides, matching: Matching, rows: Ints) -> None:
         before[group] = row
 
 
-def meeting(both: Sides) -> Pairs:
-    """All rows of one group that are there at the same time."""
+def match_pairs(both: Sides) -> Pairs:
+    """Return all pairs of rows of one group that are present at the same step."""
     rows_in = np.bincount(both.one_groups, minlength=len(both))
     single = np.full(len(both), NONE, np.int64)
     single[both.one_groups] = np.arange(len(both.one_groups))
@@ -115,13 +116,13 @@ def meeting(both: Sides) -> Pairs:
     several = rows_in[both.many_groups[many]] > 1
     if several.any():
         many, one = _with_several(both, many[~several], one[~several], many[several])
-    present = taken(both.many.present, many) & taken(both.one.present, one)
+    present = take_rows(both.many.present, many) & take_rows(both.one.present, one)
     return Pairs(many, one, both.many_groups[many], present)
 
 
 def _with_several(both: Sides, many: Ints, one: Ints, rest: Ints) -> tuple[Ints, Ints]:
-    """Groups whose one side is now this series and now that: only those that are there together count,
-    which are few."""
+    """Match groups whose one side alternates between series: only pairs that are present together count, which are
+    few."""
     manys, ones = [many], [one]
     for group in np.unique(both.many_groups[rest]).tolist():
         lefts = rest[both.many_groups[rest] == group]
@@ -136,7 +137,7 @@ def _with_several(both: Sides, many: Ints, one: Ints, rest: Ints) -> tuple[Ints,
 
 
 def check_unique(matching: Matching, pairs: Pairs, labels: Sequence[Labels], present: Bools) -> None:
-    """That no group has two results (with the same labels, where one side may have many) at a step."""
+    """Refuse a group that has two results at a step (with the same labels, if one side may have many)."""
     if matching.card == "one-to-one":
         keys = pairs.groups
         message = "many-to-one matching must be explicit (group_left/group_right)"
@@ -151,7 +152,7 @@ def check_unique(matching: Matching, pairs: Pairs, labels: Sequence[Labels], pre
 
 
 def result_labels(both: Sides, matching: Matching, pairs: Pairs, *, other_metric: bool) -> list[Labels]:
-    """`other_metric`: the operator makes another metric of it, which has no name."""
+    """Return the labels of each pair's result. `other_metric`: the operator makes another metric, which has no name."""
     groups = pairs.groups.tolist()
     found = []
     named = frozenset(matching.labels)
@@ -168,15 +169,15 @@ def result_labels(both: Sides, matching: Matching, pairs: Pairs, *, other_metric
     return found
 
 
-def taken(array: npt.NDArray[T], rows: Ints) -> npt.NDArray[T]:
-    """These rows, without a copy where they are all of them."""
+def take_rows(array: npt.NDArray[T], rows: Ints) -> npt.NDArray[T]:
+    """Return these rows, without a copy if they are all of them."""
     if len(rows) == len(array) and (rows == np.arange(len(array))).all():
         return array
     return array[rows]
 
 
 def _text(labels: Labels) -> str:
-    """The name is a label like any other."""
+    """Write labels for an error. The name is a label like any other."""
 
     def quoted(text: str) -> str:
         return json.dumps(text, ensure_ascii=False)

@@ -1,1 +1,1 @@
-"""Evaluate an expression, and cut it into what workers do and what is done with their results."""
+"""Evaluate an expression, and split it into what workers do and what is done with their results."""

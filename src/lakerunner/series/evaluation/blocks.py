@@ -1,6 +1,6 @@
-"""A fragment over blocks of series: each block is evaluated as it comes, by parts that fit into memory.
+"""Evaluate a fragment over blocks of series: each block as it comes, in parts that fit into memory.
 
-Comes in: a fragment (series/evaluation/fragments.py), and blocks of samples or of windows. Goes out: pieces. What
+Comes in: a fragment (series/evaluation/fragments.py), and blocks of samples or of rollups. Goes out: pieces. What
 always holds: the series of a block are evaluated in parts whose values are at most POINTS_AT_ONCE, whatever the number
 of series and steps. The cut depends on the data and the fragment alone.
 """
@@ -16,16 +16,16 @@ from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
 from lakerunner.series.evaluation.pieces import Piece
-from lakerunner.series.evaluation.tiers import Heart, evaluated, with_given
+from lakerunner.series.evaluation.tiers import RollupCandidate, evaluate_candidate, with_given
 from lakerunner.series.expression import Aggregate, Call, Expression, parts
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
-from lakerunner.series.rolled import Rolled
+from lakerunner.series.rollups import RollupSeries
 from lakerunner.series.values import NO_SAMPLES, Samples, Steps, Vector
 
 POINTS_AT_ONCE = 8_000_000
-S = TypeVar("S", Samples, Rolled)
+S = TypeVar("S", Samples, RollupSeries)
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class BlockEvaluation:
     def of_samples(self, block: Samples) -> Iterator[Piece]:
         return (self._piece(part) for part in self._parts(block))
 
-    def of_windows(self, heart: Heart, block: Rolled) -> Iterator[Piece]:
-        """Evaluate the heart from windows, and the rest of the fragment over what they give."""
-        if heart.how is None:
-            return self.of_samples(self.language.instant_selectors.of_windows(block))
-        return (self._heart_piece(heart, part) for part in self._parts(block.of_samples()))
+    def of_rollups(self, candidate: RollupCandidate, block: RollupSeries) -> Iterator[Piece]:
+        """Evaluate the candidate from the buckets of rollups, and the rest of the fragment over the result."""
+        if candidate.how is None:
+            return self.of_samples(self.language.instant_selectors.of_rollups(block))
+        return (self._candidate_piece(candidate, part) for part in self._parts(block.of_samples()))
 
     def _parts(self, block: S) -> Iterator[S]:
         """Cut a block into series that are evaluated at once."""
@@ -63,11 +63,11 @@ class BlockEvaluation:
         made = isinstance(expression, Call) and self.language.functions[expression.function].makes_histograms
         return made or any(map(self._makes_histograms, parts(expression)))
 
-    def _heart_piece(self, heart: Heart, windows: Rolled) -> Piece:
-        self.bounds.hold(len(windows), len(heart.steps or ()))
+    def _candidate_piece(self, candidate: RollupCandidate, windows: RollupSeries) -> Piece:
+        self.bounds.hold(len(windows), len(candidate.steps or ()))
         notes = Notes(self.language.words)
-        vector = evaluated(heart, windows, self.language, notes, Bounds(self.bounds.max_points))
-        rest = replace(self, expression=with_given(self.expression, heart))
+        vector = evaluate_candidate(candidate, windows, self.language, notes, Bounds(self.bounds.max_points))
+        rest = replace(self, expression=with_given(self.expression, candidate))
         piece = rest._piece(NO_SAMPLES, (vector,))
         return replace(piece, notes=(*notes.all(), *piece.notes))
 

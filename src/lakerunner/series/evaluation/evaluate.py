@@ -1,13 +1,13 @@
-"""An expression at every step: what each node of the tree means.
+"""Evaluate an expression at every step: the meaning of each node of the tree.
 
-Comes in: an expression whose durations and times are numbers, steps, a source of samples, the language. Goes out: a
+Comes in: an expression whose durations and times are resolved, steps, a source of samples, the language. Goes out: a
 value, and notes. What always holds: the value at a step depends on that step alone, so that a range may be evaluated in
 parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.series.aggregations import aggregate
 from lakerunner.series.arrays import Ints
-from lakerunner.series.binary.operators import binary, negated
+from lakerunner.series.binary.apply import apply_binary, negate
 from lakerunner.series.bounds import Bounds
-from lakerunner.series.evaluation.names import distinct, unnamed, unnamed_series
+from lakerunner.series.evaluation.names import drop_names, drop_names_of_distinct, merge_distinct
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
@@ -35,19 +35,27 @@ from lakerunner.series.expression import (
     bare,
     parts,
 )
-from lakerunner.series.function import Called, Function, Source
+from lakerunner.series.function import Invocation, Source, is_steady, kind_of
 from lakerunner.series.histograms.histogram import ResetHint
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
-from lakerunner.series.steady import is_steady
-from lakerunner.series.united import merged, united
-from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
+from lakerunner.series.values import (
+    Samples,
+    Scalar,
+    Steps,
+    String,
+    Value,
+    Vector,
+    Windows,
+    merge_in_ranges,
+    merge_same_labels,
+)
 
 
 class Evaluator:
-    """`lookback` None: that of the language. `given` are the values of the expression's Given nodes, by number: one
-    column, or one for each step. What a value may hold is in `bounds`. `delayed_names`: names go when the evaluation
-    ends (series/evaluation/names.py)."""
+    """Evaluates expressions over one source. If `lookback` is None the language's applies. `given` are the values of
+    the expression's Given nodes by number, with one column, or one for each step. `bounds` limit what a value may hold.
+    `delayed_names`: names are removed when the evaluation ends (series/evaluation/names.py)."""
 
     def __init__(
         self,
@@ -70,7 +78,7 @@ class Evaluator:
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value:
         self.bounds.check()
-        self.bounds.hold(1, len(steps))  # before any array of steps is made
+        self.bounds.hold(1, len(steps))  # before any array of this many steps is allocated
         match expression:
             case Number(value):
                 return Scalar(np.full(len(steps), value))
@@ -79,14 +87,14 @@ class Evaluator:
             case Paren(inner):
                 return self.evaluate(inner, steps)
             case Given(number):
-                return self._as_given(_spread(self._given[number], steps))
+                return self._evaluate_given(_broadcast_steps(self._given[number], steps))
             case Selector():
                 return self._selector(expression, steps)
             case Range() | Subquery():
                 return self.windows(expression, steps)
             case Unary(op, inner):
                 operand = self.evaluate(inner, steps)
-                return operand if op == "+" else self._negated(operand)
+                return operand if op == "+" else self._negate(operand)
             case Binary():
                 left, right = self.evaluate(expression.left, steps), self.evaluate(expression.right, steps)
                 return self._binary(expression, _operand(left), _operand(right), steps)
@@ -94,7 +102,7 @@ class Evaluator:
                 return self._aggregate(expression, steps)
             case Call():
                 return self._call(expression, steps)
-        raise TypeError(f"{expression} is no expression")
+        raise TypeError(f"cannot evaluate {expression}")
 
     def kind(self, expression: Expression) -> Kind:
         return kind_of(expression, self._functions)
@@ -105,7 +113,7 @@ class Evaluator:
     # Selectors
 
     def _selector(self, selector: Selector, steps: Steps) -> Vector:
-        ends = looked_at(selector, steps)
+        ends = evaluation_times(selector, steps)
         _, behind = self.language.reach(selector, self.lookback)
         samples = self._select(selector, ends, self.lookback, behind)
         return self.language.instant_selectors.value(selector, samples, ends, self.lookback, self.notes)
@@ -116,13 +124,13 @@ class Evaluator:
         return samples
 
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
-        """The samples of an instant selector, and which of them counts at each step."""
-        ends = looked_at(selector, steps)
+        """Return the samples of an instant selector, and the index of the one that counts at each step."""
+        ends = evaluation_times(selector, steps)
         samples = self._select(selector, ends, self.lookback)
         return samples, self.language.instant_selectors.places(samples, ends, self.lookback)
 
     def windows(self, expression: Range | Subquery, steps: Steps) -> Windows:
-        ends = looked_at(expression, steps)
+        ends = evaluation_times(expression, steps)
         range_ = _number(expression.range)
         if isinstance(expression, Subquery):
             samples = self._subquery(expression, steps)
@@ -154,7 +162,7 @@ class Evaluator:
         vector = self.evaluate(expression.inner, steps)
         if not isinstance(vector, Vector):
             raise TypeError(f"{expression.op} of {type(vector).__name__}")
-        # Groups stand in the order of their first sample, not of series that an operation left without one.
+        # Groups come in the order of their first sample: series that an operation left without samples must not count.
         return aggregate(expression, vector.occupied(), parameter, self.notes)
 
     def _call(self, call: Call, steps: Steps) -> Value:
@@ -163,33 +171,38 @@ class Evaluator:
         wanted = () if function.lazy or of_sample else call.arguments
         arguments = tuple(self.evaluate(one, steps) for one in wanted)
         self._check_extended(call, arguments)
-        result = function.evaluate(Called(call, arguments, steps, self))
+        result = function.evaluate(Invocation(call, arguments, steps, self))
         if not isinstance(result, Vector) or function.keeps_name:
             return result
         dropping = result.dropping_name()
         if self.delayed_names:
             return dropping
         ranged = any(isinstance(one, Windows) for one in arguments)
-        return unnamed_series(dropping, at_all_steps=ranged) if function.per_series else distinct(unnamed(dropping))
+        return (
+            drop_names_of_distinct(dropping, at_all_steps=ranged)
+            if function.per_series
+            else merge_distinct(drop_names(dropping))
+        )
 
     def _binary(self, node: Binary, left: Vector | Scalar, right: Vector | Scalar, steps: Steps) -> Vector | Scalar:
-        result = binary(node, left, right, self.notes, delayed_names=self.delayed_names)
+        result = apply_binary(node, left, right, self.notes, delayed_names=self.delayed_names)
         both = isinstance(left, Vector) and isinstance(right, Vector)
         if isinstance(result, Scalar) or (self.delayed_names and not both):
             return result
         if self.delayed_names:
-            return united(result, steps, lambda: self.is_steady(node))
-        return distinct(unnamed(result)) if both else unnamed_series(result)
+            return merge_in_ranges(result, steps, lambda: self.is_steady(node))
+        return merge_distinct(drop_names(result)) if both else drop_names_of_distinct(result)
 
-    def _negated(self, value: Value) -> Vector | Scalar:
+    def _negate(self, value: Value) -> Vector | Scalar:
         operand = _operand(value)
         if isinstance(operand, Scalar):
             return Scalar(-operand.values)
-        return negated(operand) if self.delayed_names else unnamed_series(negated(operand))
+        return negate(operand) if self.delayed_names else drop_names_of_distinct(negate(operand))
 
-    def _as_given(self, value: Value) -> Value:
-        """Take names off what is given, whose series are compared where it is made (names.distinct_series)."""
-        return value if self.delayed_names or not isinstance(value, Vector) else unnamed(value)
+    def _evaluate_given(self, value: Value) -> Value:
+        """Remove the names of a given value. Its series were compared where it was made
+        (names.merge_distinct_parts)."""
+        return value if self.delayed_names or not isinstance(value, Vector) else drop_names(value)
 
     def _check_extended(self, call: Call, arguments: Sequence[Value]) -> None:
         for value in arguments:
@@ -210,31 +223,25 @@ def evaluate(
     lookback: int | None = None,
     delayed_names: bool = False,
 ) -> tuple[Value, Notes]:
-    """The expression's value with its final labels: an instant (one step) in the order of the evaluation, a range by
-    labels."""
+    """Return the expression's value with its final labels, and notes: an instant (one step) in the order of the
+    evaluation, a range sorted by labels."""
     evaluator = Evaluator(source, language, lookback=lookback, delayed_names=delayed_names)
     value = evaluator.evaluate(expression, steps)
-    return finished(value), evaluator.notes
+    return finish(value), evaluator.notes
 
 
-def finished(value: Value) -> Value:
-    """With the names gone that are left to the end. Series that are then the same become one."""
+def finish(value: Value) -> Value:
+    """Remove the names whose removal was delayed, and merge series that are then the same."""
     if not isinstance(value, Vector):
         return value
-    return merged(unnamed(value.occupied()))
-
-
-def in_order(value: Vector) -> Vector:
-    """By labels: the order of a range's series."""
-    order = sorted(range(len(value)), key=value.labels.__getitem__)
-    return value if order == list(range(len(value))) else value.rows(order)
+    return merge_same_labels(drop_names(value.occupied()))
 
 
 # ---- times
 
 
-def looked_at(expression: Selector | Range | Subquery, steps: Steps) -> Ints:
-    """The moment each step looks at: its own, or the one after `@`, less the offset."""
+def evaluation_times(expression: Selector | Range | Subquery, steps: Steps) -> Ints:
+    """Return the time each step looks at: its own or the one after `@`, minus the offset."""
     node = expression.selector if isinstance(expression, Range) else expression
     if node.at is None:
         return steps.times - _number(node.offset)
@@ -242,7 +249,8 @@ def looked_at(expression: Selector | Range | Subquery, steps: Steps) -> Ints:
 
 
 def subquery_steps(subquery: Subquery, steps: Steps, language: Language) -> Steps | None:
-    """Multiples of its step, whatever the outer steps are: all that some outer step looks at. None: there is none."""
+    """Return the steps of a subquery that some outer step looks at: multiples of its step, whatever the outer steps
+    are. None if there are none."""
     step = language.subquery_step if subquery.step is None else _number(subquery.step)
     first, last = (steps.start, steps.last) if subquery.at is None else [_number(subquery.at)] * 2
     start = step * ((first - _number(subquery.offset) - _number(subquery.range)) // step + 1)
@@ -251,7 +259,8 @@ def subquery_steps(subquery: Subquery, steps: Steps, language: Language) -> Step
 
 
 def most_steps(expression: Expression, steps: Steps, language: Language) -> int:
-    """At how many steps a part of it is evaluated: those of its subqueries may be more than its own."""
+    """Return the largest number of steps at which a part of the expression is evaluated: subqueries may have more steps
+    than the query."""
     inner = subquery_steps(expression, steps, language) if isinstance(expression, Subquery) else steps
     if inner is None:
         return len(steps)
@@ -273,13 +282,13 @@ def _extended(expression: Range | Subquery) -> str:
 
 def _operand(value: Value) -> Vector | Scalar:
     if not isinstance(value, Vector | Scalar):
-        raise TypeError(f"{type(value).__name__} is no operand")
+        raise TypeError(f"an operand must be a vector or scalar, got {type(value).__name__}")
     return value
 
 
 def _as_samples(vector: Vector, steps: Steps) -> Samples:
-    """A vector's values as samples at the times of the steps. Reset hints say nothing there: samples between may be
-    missing, or come more than once."""
+    """Turn a vector into samples at the times of the steps. Reset hints become unknown: samples between them may be
+    missing or repeated."""
     present = vector.present
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(present.sum(axis=1), dtype=np.int64)])
     times = np.broadcast_to(steps.times, present.shape)[present]
@@ -292,8 +301,8 @@ def _as_samples(vector: Vector, steps: Steps) -> Samples:
     return Samples(vector.labels, offsets, times, vector.values[present], histograms, drop_name=vector.drop_name)
 
 
-def _spread(value: Value, steps: Steps) -> Value:
-    """One column stands for every step."""
+def _broadcast_steps(value: Value, steps: Steps) -> Value:
+    """Broadcast a single column to every step."""
     if not isinstance(value, Vector) or value.values.shape[1] == len(steps):
         return value
     shape = (len(value), len(steps))
@@ -303,24 +312,3 @@ def _spread(value: Value, steps: Steps) -> Value:
         present=np.broadcast_to(value.present, shape),
         histograms=None if value.histograms is None else np.broadcast_to(value.histograms, shape),
     )
-
-
-def kind_of(expression: Expression, functions: Mapping[str, Function]) -> Kind:
-    """Of the value that the expression has."""
-    match expression:
-        case Number():
-            return Kind.SCALAR
-        case Text():
-            return Kind.STRING
-        case Range() | Subquery():
-            return Kind.MATRIX
-        case Paren(inner) | Unary(_, inner):
-            return kind_of(inner, functions)
-        case Given(_, kind):
-            return kind
-        case Call(name):
-            return functions[name].returns
-        case Binary(_, left, right):
-            kinds = {kind_of(left, functions), kind_of(right, functions)}
-            return Kind.SCALAR if kinds == {Kind.SCALAR} else Kind.VECTOR
-    return Kind.VECTOR

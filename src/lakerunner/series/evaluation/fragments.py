@@ -1,18 +1,21 @@
-"""What of an expression workers do: the parts in which each series is a matter of its own, and the aggregations over
-them.
+"""Cut an expression into fragments for workers: the parts in which each series is computed alone, and the aggregations
+over them; and find which samples an expression reads.
 
-Comes in: an expression and its steps. Goes out: fragments, each over one selector, and the rest of the expression, in
-which a Given stands for each. What always holds: a fragment evaluated over parts of the series, its results put
-together (or folded, where it is an aggregation), is what it gives over all of them.
+Comes in: a resolved expression and its steps. Goes out: fragments, each over one selector, and the rest of the
+expression, in which a Given stands for each. What always holds: the results of a fragment over parts of the series,
+joined (or folded, if it is an aggregation), equal its result over all of them. The evaluator reads nothing beyond the
+reaches, except what a lazy function selects by the values that it finds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.aggregations import SPLITS
-from lakerunner.series.evaluation.evaluate import kind_of, subquery_steps
+from lakerunner.series.evaluation.evaluate import subquery_steps
 from lakerunner.series.evaluation.names import may_collide
 from lakerunner.series.expression import (
     Aggregate,
@@ -30,8 +33,8 @@ from lakerunner.series.expression import (
     bare,
     parts,
 )
+from lakerunner.series.function import is_steady, kind_of
 from lakerunner.series.language import Language
-from lakerunner.series.steady import is_steady
 from lakerunner.series.values import Steps
 
 T = TypeVar("T")
@@ -39,7 +42,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Fragment:
-    """`expression` has one selector. An Aggregate gives Partials, to be folded; any other expression a Vector."""
+    """A part of an expression with one selector. An Aggregate gives Partials, to be folded; any other expression a
+    Vector."""
 
     expression: Expression
     steps: Steps
@@ -50,8 +54,8 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class Split:
-    """`rest` with its Given nodes, which are the fragments by number."""
+class SplitExpression:
+    """`rest` is the expression with a Given node for each of the `fragments`, by number."""
 
     rest: Expression
     fragments: tuple[Fragment, ...]
@@ -64,12 +68,13 @@ def split(
     *,
     fold: bool = True,
     delayed_names: bool = False,
-) -> Split:
-    """`fold` False: aggregations are all done in the end, for those that turn out not to split. Without `delayed_names`
-    a fragment ends where series may come to have the same labels: only all of them together show whether they do."""
+) -> SplitExpression:
+    """Cut an expression into fragments. `fold` False: all aggregations are left to the rest, for those that turn out
+    not to split. Without `delayed_names` a fragment ends where series may come to have the same labels: only all of
+    them together show whether they do."""
     splitter = _Splitter(language, fold, delayed_names)
     rest = splitter.rest(expression, steps)
-    return Split(rest, tuple(splitter.fragments))
+    return SplitExpression(rest, tuple(splitter.fragments))
 
 
 class _Splitter:
@@ -116,7 +121,7 @@ class _Splitter:
         return Given(number, steady=is_steady(expression, self._functions), span=bare(expression).span)
 
     def _is_local(self, expression: Expression | None) -> bool:
-        """Whether what comes of a series depends on that series alone, and there is one selector."""
+        """Return whether the result of a series depends on that series alone, and there is one selector."""
         match expression:
             case Selector():
                 return True
@@ -136,7 +141,7 @@ class _Splitter:
         return False
 
     def _is_operand(self, expression: Expression) -> bool:
-        """Whether a fragment may go on with it."""
+        """Return whether a fragment may continue with it as its operand."""
         collides = not self._delayed_names and may_collide(expression, self._functions)
         return self._is_local(expression) and not collides
 
@@ -149,3 +154,44 @@ def _selects(expression: Expression | None) -> bool:
     if expression is None:
         return False
     return isinstance(bare(expression), Selector) or any(map(_selects, parts(expression)))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The samples with start < time <= end of the series that meet the matchers."""
+
+    matchers: tuple[Matcher, ...]
+    start: int
+    end: int
+
+
+def reaches(expression: Expression, steps: Steps, lookback: int, language: Language) -> Iterator[Reach]:
+    """Yield the reach of each selector; none for a selector that no step looks at, as inside a subquery whose range
+    lies between two of its own steps."""
+    match expression:
+        case Selector():
+            _, behind = language.reach(expression, lookback)
+            yield _reach(expression, steps, lookback, behind)
+        case Range(selector, range_):
+            if not isinstance(range_, int):
+                raise TypeError(f"{range_} is not resolved")
+            before, behind = language.reach(selector, lookback)
+            yield _reach(selector, steps, range_ + before, behind)
+        case Subquery(inner):
+            within = subquery_steps(expression, steps, language)
+            if within is not None:
+                yield from reaches(inner, within, lookback, language)
+        case Call(name) if language.functions[name].lazy:
+            return
+        case _:
+            for part in parts(expression):
+                yield from reaches(part, steps, lookback, language)
+
+
+def _reach(selector: Selector, steps: Steps, before: int, behind: int) -> Reach:
+    """Compute the reach without arrays of steps: a subquery may have more steps than memory holds, and is refused when
+    it is evaluated."""
+    first, last = (steps.start, steps.last) if selector.at is None else (selector.at, selector.at)
+    if not (isinstance(first, int) and isinstance(last, int) and isinstance(selector.offset, int)):
+        raise TypeError(f"{selector} is not resolved")
+    return Reach(selector.matchers, first - selector.offset - before, last - selector.offset + behind)

@@ -1,7 +1,7 @@
-"""When metric names go from a vector: at once, or at the end of the evaluation (`Evaluator.delayed_names`).
+"""Remove metric names from a vector, at once or at the end of the evaluation (`Evaluator.delayed_names`).
 
-What always holds: `drop_name` marks the series whose name goes. Where names go at once no value of an expression has
-such a mark: the name is gone, and two series that are the same without it are an error.
+What always holds: `drop_name` marks the series whose name is to be removed. If names are removed at once no value of an
+expression has such a mark, and two series that are the same without their names are an error.
 """
 
 from __future__ import annotations
@@ -14,49 +14,48 @@ from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.binary.elementwise import ARITHMETIC
 from lakerunner.series.expression import Binary, Call, Expression, Paren, Range, Selector, Subquery, Unary, bare, parts
 from lakerunner.series.function import Function
-from lakerunner.series.united import SAME_LABELS, merged
-from lakerunner.series.values import Vector
+from lakerunner.series.values import SAME_LABELS, Vector, merge_same_labels
 
 
-def unnamed(vector: Vector) -> Vector:
-    """Take the names off that go. Series may be the same then."""
+def drop_names(vector: Vector) -> Vector:
+    """Remove the names of the marked series. Series may have the same labels afterwards."""
     if not vector.drop_name.any():
         return vector
     labels = [without_name(one) if drop else one for one, drop in zip(vector.labels, vector.drop_name, strict=True)]
     return Vector(labels, vector.values, vector.present, vector.histograms)
 
 
-def unnamed_series(vector: Vector, *, at_all_steps: bool = False) -> Vector:
-    """As `distinct` of `unnamed`, for a vector whose series were distinct by their labels: where all of them have one
-    name, or none, they are distinct without it, too, and need not be compared."""
+def drop_names_of_distinct(vector: Vector, *, at_all_steps: bool = False) -> Vector:
+    """Remove names and merge, for a vector whose series are distinct by their labels: if all of them have one name, or
+    none has a name, they stay distinct and need not be compared."""
     first = value_of(vector.labels[0], NAME) if len(vector) else ""
     one_metric = vector.drop_name.all() and all(value_of(one, NAME) == first for one in vector.labels)
-    return unnamed(vector) if one_metric else distinct(unnamed(vector), at_all_steps=at_all_steps)
+    return drop_names(vector) if one_metric else merge_distinct(drop_names(vector), at_all_steps=at_all_steps)
 
 
-def distinct(vector: Vector, *, at_all_steps: bool = False) -> Vector:
-    """UserError if two series of the same labels are there at the same step; `at_all_steps`: at any two steps,
-    as it is with functions of ranges. Others become one series."""
+def merge_distinct(vector: Vector, *, at_all_steps: bool = False) -> Vector:
+    """Merge series of the same labels that take turns. Raise UserError if two are present at the same step, or, with
+    `at_all_steps` (functions of ranges), at any steps."""
     if at_all_steps:
         vector = vector.occupied()
         if len(set(vector.labels)) < len(vector):
             raise UserError(SAME_LABELS)
-    return merged(vector)
+    return merge_same_labels(vector)
 
 
-def distinct_series(expression: Expression, vector: Vector, functions: Mapping[str, Function]) -> Vector:
-    """What parts of the series gave for an expression of one selector, put together, as if it were evaluated at once:
-    only now it shows whether series of different parts are the same without their names."""
+def merge_distinct_parts(expression: Expression, vector: Vector, functions: Mapping[str, Function]) -> Vector:
+    """Merge what parts of the series gave for an expression of one selector, as if it were evaluated at once: only now
+    series of different parts can be compared without their names."""
     if not may_collide(expression, functions):
         return vector
     call = bare(expression)
     ranged = isinstance(call, Call) and any(isinstance(bare(one), Range | Subquery) for one in call.arguments)
-    return distinct(vector, at_all_steps=ranged)
+    return merge_distinct(vector, at_all_steps=ranged)
 
 
 def may_collide(expression: Expression, functions: Mapping[str, Function]) -> bool:
-    """Whether series of its one selector may come to have the same labels as their names go. Not where the selector
-    names its metric."""
+    """Return whether series of the one selector may get the same labels when their names are removed. They cannot if
+    the selector names its metric."""
     return _drops_names(expression, functions) and not _names_metric(expression)
 
 

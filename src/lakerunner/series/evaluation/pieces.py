@@ -1,12 +1,15 @@
-"""What operators on series give, piece by piece: vectors, partials, samples, and rows of listings.
+"""Results of operators on series, piece by piece: vectors, partials, samples and rows of listings; and how the pieces
+of many workers are joined.
 
-In one process pieces are handed on as they are; over HTTP each is one row of an Arrow stream: a JSON header, and arrays
-as their bytes. What always holds: a piece read back has the same bits.
+Within a process pieces are passed as they are; over HTTP each is one row of an Arrow stream: a JSON header, and arrays
+as their bytes. What always holds: a piece read back has the same bits. Joined series are sorted by labels, whichever
+worker computed them and in whatever order the pieces came, so that sums, choices and errors depend on that order alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,18 +19,19 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import Labels
-from lakerunner.series.arrays import Floats, Objects
-from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint, points_of
+from lakerunner.plan.operator import Operator
+from lakerunner.series.arrays import Floats, Ints, Objects
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram, ResetHint, points_of
 from lakerunner.series.notes import Note
-from lakerunner.series.values import Partial, Samples, Vector
+from lakerunner.series.values import NO_SAMPLES, Partial, Samples, Vector, sort_by_labels
 
 SCHEMA = pa.schema([("header", pa.binary()), ("labels", pa.large_binary()), ("arrays", pa.list_(pa.large_binary()))])
-_HEAD = 8  # numbers before the buckets of a histogram
+_HEAD = 8  # how many numbers precede the buckets of a histogram
 _Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListingRows:
     """Rows of a listing: JSON values."""
 
     rows: Sequence[Any]
@@ -35,19 +39,19 @@ class Listed:
 
 @dataclass(frozen=True)
 class Untiered:
-    """The worker found that windows cannot give the answer (series/rolled.py): it must be made of samples."""
+    """The worker found that rollups cannot give the answer (series/rollups.py): it must be computed from samples."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Piece:
-    value: Vector | Partial | Samples | Listed | Untiered
+    value: Vector | Partial | Samples | ListingRows | Untiered
     notes: tuple[Note, ...] = ()
 
     @property
     def points(self) -> int:
-        """Values that it holds, and what its histograms take beside."""
+        """Return how many values it holds; histograms count with their buckets."""
         match self.value:
             case Vector(_, values, _, histograms):
                 return values.size + points_of(histograms)
@@ -59,11 +63,12 @@ class Piece:
 
 
 def to_batch(piece: Piece) -> pa.RecordBatch:
-    labels: Sequence[Labels] = () if isinstance(piece.value, Listed | Untiered) else piece.value.labels
+    labels: Sequence[Labels] = () if isinstance(piece.value, ListingRows | Untiered) else piece.value.labels
     parts = _Parts()
-    extra = _WRITERS[type(piece.value)](piece.value, parts)
+    kind, write, _ = _CODECS[type(piece.value)]
+    extra = write(piece.value, parts)
     header = {
-        "kind": type(piece.value).__name__,
+        "kind": kind,
         "parts": parts.described,
         "notes": [[n.level, n.message, n.start, n.end] for n in piece.notes],
         **extra,
@@ -80,7 +85,7 @@ def from_batch(batch: pa.RecordBatch) -> list[Piece]:
     try:
         return [_piece(batch, row) for row in range(batch.num_rows)]
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise Unavailable(f"a query worker gave no piece of this version: {error}") from error
+        raise Unavailable(f"a query worker sent a piece that this version cannot read: {error}") from error
 
 
 def _piece(batch: pa.RecordBatch, row: int) -> Piece:
@@ -135,8 +140,8 @@ def _histogram(numbers: Floats) -> Histogram:
         sum_,
         threshold,
         zeros,
-        Buckets(numbers[_HEAD:a].astype(np.int32), numbers[a:b]),
-        Buckets(numbers[b:c].astype(np.int32), numbers[c:d]),
+        BucketCounts(numbers[_HEAD:a].astype(np.int32), numbers[a:b]),
+        BucketCounts(numbers[b:c].astype(np.int32), numbers[c:d]),
         tuple(numbers[d:].tolist()),
         ResetHint(int(hint)),
     )
@@ -202,33 +207,100 @@ def _read_partial(labels: list[Labels], parts: Mapping[str, Any], header: Mappin
     )
 
 
-def _write_listed(listed: Listed, _: _Parts) -> dict[str, Any]:
-    return {"rows": listed.rows}
-
-
-def _write_untiered(untiered: Untiered, _: _Parts) -> dict[str, Any]:
-    return {"reason": untiered.reason}
-
-
-def _read_untiered(_: list[Labels], __: Mapping[str, Any], header: Mapping[str, Any]) -> Untiered:
-    return Untiered(header["reason"])
-
-
-def _read_listed(_: list[Labels], __: Mapping[str, Any], header: Mapping[str, Any]) -> Listed:
-    return Listed(header["rows"])
-
-
-_WRITERS: dict[type, Any] = {
-    Vector: _write_vector,
-    Samples: _write_samples,
-    Partial: _write_partial,
-    Listed: _write_listed,
-    Untiered: _write_untiered,
+# Name on the wire, writer and reader of each kind of value. The names stay when a class is renamed: a worker may run
+# another version.
+_CODECS: Mapping[type, tuple[str, Any, Any]] = {
+    Vector: ("Vector", _write_vector, _read_vector),
+    Samples: ("Samples", _write_samples, _read_samples),
+    Partial: ("Partial", _write_partial, _read_partial),
+    ListingRows: ("ListingRows", lambda value, _: {"rows": value.rows}, lambda *given: ListingRows(given[2]["rows"])),
+    Untiered: ("Untiered", lambda value, _: {"reason": value.reason}, lambda *given: Untiered(given[2]["reason"])),
 }
-_READERS: dict[str, Any] = {
-    "Vector": _read_vector,
-    "Samples": _read_samples,
-    "Partial": _read_partial,
-    "Listed": _read_listed,
-    "Untiered": _read_untiered,
-}
+_READERS = {name: read for name, _, read in _CODECS.values()}
+
+
+class SeriesOperator(Operator):
+    """An operator on series. `run` gets the series of one unit; the operator's own module states what it uses of
+    them."""
+
+    input = "series"
+
+    @abstractmethod
+    def run(self, series: Any) -> Iterator[Piece]:
+        """Yield the results of one unit. The cut into pieces depends on the data and the operator alone."""
+
+    def encode(self, results: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        return map(to_batch, results)
+
+    def decode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+        for batch in batches:
+            yield from from_batch(batch)
+
+    def check_points(self, points: int) -> None:
+        """Raise TooLarge if the pieces of a unit may not hold this many values and samples."""
+
+
+def join_vectors(vectors: Sequence[Vector], steps: int) -> Vector:
+    if len(vectors) == 1:
+        return sort_by_labels(vectors[0])
+    if not vectors:
+        return Vector((), np.zeros((0, steps)), np.zeros((0, steps), bool))
+    whole = Vector(
+        [labels for vector in vectors for labels in vector.labels],
+        np.concatenate([vector.values for vector in vectors]),
+        np.concatenate([vector.present for vector in vectors]),
+        _join_histograms([(vector.histograms, vector.values.shape) for vector in vectors]),
+        np.concatenate([vector.drop_name for vector in vectors]),
+    )
+    return sort_by_labels(whole)
+
+
+def join_samples(parts: Sequence[Samples]) -> Samples:
+    if len(parts) == 1:
+        return _sort_samples(parts[0])
+    if not parts:
+        return NO_SAMPLES
+    starts = [np.zeros(len(part.times), np.int64) if part.starts is None else part.starts for part in parts]
+    whole = Samples(
+        [labels for part in parts for labels in part.labels],
+        _offsets(parts),
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        _join_histograms([(part.histograms, part.values.shape) for part in parts]),
+        np.concatenate(starts) if any(part.starts is not None for part in parts) else None,
+        np.concatenate([part.drop_name for part in parts]),
+    )
+    return _sort_samples(whole)
+
+
+def distinct_samples(parts: Sequence[Samples]) -> Samples:
+    """Join the series of all parts, each taken from the first part that has it."""
+    seen: set[Labels] = set()
+    rows: list[Samples] = []
+    for part in parts:
+        if seen.isdisjoint(part.labels):
+            rows.append(part)
+        else:
+            rows += [part.between(n, n + 1) for n, labels in enumerate(part.labels) if labels not in seen]
+        seen.update(part.labels)
+    return join_samples(rows)
+
+
+def _sort_samples(samples: Samples) -> Samples:
+    order = np.array(sorted(range(len(samples)), key=samples.labels.__getitem__), np.int64)
+    if np.array_equal(order, np.arange(len(order))):
+        return samples
+    return samples.rows(order)
+
+
+def _offsets(parts: Sequence[Samples]) -> Ints:
+    found: Ints = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)])
+    return np.cumsum(found)
+
+
+def _join_histograms(parts: Sequence[tuple[Objects | None, tuple[int, ...]]]) -> Objects | None:
+    if all(histograms is None for histograms, _ in parts):
+        return None
+    whole = [np.full(shape, None, object) if found is None else found for found, shape in parts]
+    joined: Objects = np.concatenate(whole)
+    return joined

@@ -1,9 +1,9 @@
-"""Which tier of rollups gives the same answer as samples do: the guard, docs/formats/tiers.md.
+"""Decide which tier of rollups gives the same answer as samples (docs/formats/tiers.md).
 
-Comes in: a fragment (series/evaluation/fragments.py) and its steps. Goes out: the node at its heart, which alone looks
-at samples, and the widest windows that it can be made of, or why there are none. What always holds: where a tier is
-given, every moment that a step looks at and every beginning of a range is an end of its windows, so that each window is
-inside a range or outside it, whole.
+Comes in: a fragment (series/evaluation/fragments.py) and its steps. Goes out: its rollup candidate, the only node that
+looks at samples, and the widest buckets from which it can be computed, or why there are none. What always holds: for
+the tier returned, every time that a step looks at and every beginning of a range is the end of a bucket, so that each
+bucket lies either inside a range or outside it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from lakerunner.model.tier import RAW, TIER_WIDTHS, TIERS, tier_text
 from lakerunner.series.bounds import Bounds
-from lakerunner.series.evaluation.evaluate import looked_at, subquery_steps
+from lakerunner.series.evaluation.evaluate import evaluation_times, subquery_steps
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
@@ -31,20 +31,20 @@ from lakerunner.series.expression import (
 from lakerunner.series.function import Function
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
-from lakerunner.series.rolled import COUNT, INSTANT, FromWindows, Rolled, RolledRange
+from lakerunner.series.rollups import COUNT, INSTANT, FromBuckets, RollupRange, RollupSeries
 from lakerunner.series.values import Steps, Vector
 
 _TEXT_OF_EXTENDED = "{} looks at samples outside its range"
 
 
 @dataclass(frozen=True)
-class Heart:
+class RollupCandidate:
     """The innermost part of a fragment: a selector, or a function of a range of one. `steps` are those at which it is
-    evaluated, None: at none; `how` is None for a selector."""
+    evaluated, None if there are none; `how` is None for a selector."""
 
     node: Selector | Call
     steps: Steps | None
-    how: FromWindows | None
+    how: FromBuckets | None
 
     @property
     def selector(self) -> Selector:
@@ -52,7 +52,7 @@ class Heart:
 
     @property
     def ranged(self) -> Range:
-        """Of a function."""
+        """Return the range that a function takes."""
         found = bare(self.node.arguments[0]) if isinstance(self.node, Call) else None
         if not isinstance(found, Range):
             raise TypeError(f"{self.node} has no range")
@@ -60,7 +60,7 @@ class Heart:
 
     @property
     def range(self) -> int:
-        """0 of a selector."""
+        """Return the length of the range, 0 for a selector."""
         range_ = 0 if isinstance(self.node, Selector) else self.ranged.range
         if not isinstance(range_, int):
             raise TypeError(f"{range_} is not resolved")
@@ -68,41 +68,41 @@ class Heart:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What is read of windows."""
+        """Return the facts of buckets that are read."""
         return INSTANT if self.how is None else tuple(dict.fromkeys((COUNT, *self.how.facts)))
 
 
 @dataclass(frozen=True)
-class Guarded:
-    """`tier` is RAW where no rollup serves; `reason` is why none that is wider does, "" for the widest."""
+class TierChoice:
+    """The decision. `tier` is RAW if no rollup serves; `reason` says why no wider tier does, "" for the widest."""
 
     tier: int
-    heart: Heart | None
+    candidate: RollupCandidate | None
     reason: str
 
 
-def guard(expression: Expression, steps: Steps, language: Language) -> Guarded:
-    """For a fragment's expression."""
-    found = heart_of(expression, steps, language)
+def choose_tier(expression: Expression, steps: Steps, language: Language) -> TierChoice:
+    """Find the widest tier that serves a fragment's expression."""
+    found = find_candidate(expression, steps, language)
     if isinstance(found, str):
-        return Guarded(RAW, None, found)
+        return TierChoice(RAW, None, found)
     if found.steps is None:
-        return Guarded(RAW, found, "no step selects samples")
+        return TierChoice(RAW, found, "no step selects samples")
     reason = ""
     for tier in reversed(TIERS):
         misfit = _misfit(found, tier)
         if not misfit:
-            return Guarded(tier, found, reason)
+            return TierChoice(tier, found, reason)
         reason = f"{tier_text(tier)} need {misfit} that is a multiple of {TIER_WIDTHS[tier]}"
-    return Guarded(RAW, found, reason)
+    return TierChoice(RAW, found, reason)
 
 
-def heart_of(expression: Expression, steps: Steps | None, language: Language) -> Heart | str:
-    """Or why windows cannot stand for it."""
+def find_candidate(expression: Expression, steps: Steps | None, language: Language) -> RollupCandidate | str:
+    """Return the rollup candidate of an expression, or the reason why rollups cannot serve it."""
     while True:
         match expression:
             case Selector(extended=extended):
-                return _TEXT_OF_EXTENDED.format(extended) if extended else Heart(expression, steps, None)
+                return _TEXT_OF_EXTENDED.format(extended) if extended else RollupCandidate(expression, steps, None)
             case Call(name, arguments):
                 (inner,) = [one for one in arguments if _selects(one)]
                 if isinstance(bare(inner), Range):
@@ -118,50 +118,52 @@ def heart_of(expression: Expression, steps: Steps | None, language: Language) ->
         expression = inner
 
 
-def with_given(expression: Expression, heart: Heart) -> Expression:
-    """A Given in the heart's place, whose value is the first of what is given."""
-    if expression is heart.node:
-        return Given(0, span=heart.node.span)
+def with_given(expression: Expression, candidate: RollupCandidate) -> Expression:
+    """Replace the candidate by a Given with number 0."""
+    if expression is candidate.node:
+        return Given(0, span=candidate.node.span)
     match expression:
         case Paren(inner) | Unary(_, inner) | Subquery(inner) | Aggregate(_, inner):
-            return replace(expression, inner=with_given(inner, heart))
+            return replace(expression, inner=with_given(inner, candidate))
         case Binary(_, left, right):
-            return replace(expression, left=with_given(left, heart), right=with_given(right, heart))
+            return replace(expression, left=with_given(left, candidate), right=with_given(right, candidate))
         case Call(_, arguments):
-            return replace(expression, arguments=tuple(with_given(one, heart) for one in arguments))
+            return replace(expression, arguments=tuple(with_given(one, candidate) for one in arguments))
     return expression
 
 
-def evaluated(heart: Heart, windows: Rolled, language: Language, notes: Notes, limit: Bounds) -> Vector:
-    """The heart of a function at its steps. `windows` are those with samples."""
-    if heart.how is None or heart.steps is None or not isinstance(heart.node, Call):
-        raise TypeError(f"{heart.node} is not evaluated from windows")
-    ends = looked_at(heart.ranged, heart.steps)
-    given = RolledRange(windows, ends, heart.range, bare(heart.node.arguments[0]).span, notes, limit)
-    vector = heart.how.evaluate(given)
-    return vector if language.functions[heart.node.function].keeps_name else vector.dropping_name()
+def evaluate_candidate(
+    candidate: RollupCandidate, windows: RollupSeries, language: Language, notes: Notes, limit: Bounds
+) -> Vector:
+    """Evaluate a function at its steps. `windows` are the buckets that have samples."""
+    if candidate.how is None or candidate.steps is None or not isinstance(candidate.node, Call):
+        raise TypeError(f"{candidate.node} is not evaluate_candidate from windows")
+    ends = evaluation_times(candidate.ranged, candidate.steps)
+    given = RollupRange(windows, ends, candidate.range, bare(candidate.node.arguments[0]).span, notes, limit)
+    vector = candidate.how.evaluate(given)
+    return vector if language.functions[candidate.node.function].keeps_name else vector.dropping_name()
 
 
-def _of_range(call: Call, ranged: Any, function: Function, steps: Steps | None) -> Heart | str:
+def _of_range(call: Call, ranged: Any, function: Function, steps: Steps | None) -> RollupCandidate | str:
     if ranged.selector.extended:
         return _TEXT_OF_EXTENDED.format(ranged.selector.extended)
-    if function.windows is None:
+    if function.from_buckets is None:
         return f"{function.name} needs every sample"
-    return Heart(call, steps, function.windows)
+    return RollupCandidate(call, steps, function.from_buckets)
 
 
-def _misfit(heart: Heart, tier: int) -> str:
-    """What does not fit the windows of this tier; "" if all does."""
-    if heart.range % tier:
+def _misfit(candidate: RollupCandidate, tier: int) -> str:
+    """Return why the buckets of this tier do not fit, "" if they do."""
+    if candidate.range % tier:
         return "a range"
-    steps = heart.steps
+    steps = candidate.steps
     if steps is None:
-        raise TypeError(f"{heart.node} is evaluated at no step")
-    moment = int(looked_at(heart.selector, Steps(steps.start, steps.start))[0])
+        raise TypeError(f"{candidate.node} is evaluate_candidate at no step")
+    moment = int(evaluation_times(candidate.selector, Steps(steps.start, steps.start))[0])
     if moment % tier:
-        offset = " minus offset" if heart.selector.offset else ""
-        return _time_of(heart.selector, steps) + offset
-    if heart.selector.at is None and len(steps) > 1 and steps.step % tier:
+        offset = " minus offset" if candidate.selector.offset else ""
+        return _time_of(candidate.selector, steps) + offset
+    if candidate.selector.at is None and len(steps) > 1 and steps.step % tier:
         return "a step"
     return ""
 

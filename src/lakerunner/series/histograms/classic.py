@@ -1,8 +1,8 @@
 """Classic histograms: series of cumulative counts, one for each upper bound in the label `le`.
 
-A vector in, its histograms out (series that differ in `le` alone), then quantiles and fractions of them at every step.
-Which buckets there are may differ from step to step. What always holds: the buckets of a histogram stand together, by
-their bounds.
+Comes in: a vector. Goes out: its histograms (series that differ only in `le`), then quantiles and fractions of them at
+every step. Which buckets are present may differ from step to step. What always holds: the buckets of a histogram are
+adjacent rows, sorted by bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakerunner.series.values import Vector
 BOUND = "le"
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 _HEX = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?\d+", re.IGNORECASE | re.ASCII)
-_SMALL = 1e-12  # counts that differ by less, in proportion to their sum, are taken for equal
+_SMALL = 1e-12  # relative difference below which counts are equal
 _LEAST_NORMAL = 2.2250738585072014e-308
 _GREATEST = 1.7976931348623157e308
 
@@ -39,7 +39,7 @@ class ClassicHistograms:
     present: Bools  # [buckets, steps]
 
     def occupied(self) -> Bools:
-        """[histograms, steps]: where there is any bucket."""
+        """Return where there is any bucket, [histograms, steps]."""
         if not self.labels:
             return np.zeros((0, self.present.shape[1]), bool)
         there: Bools = np.logical_or.reduceat(self.present, self.offsets[:-1], axis=0)
@@ -48,8 +48,8 @@ class ClassicHistograms:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """`fall` is how far the count of a bucket was below that of one before it, where counts had to be raised for that;
-    of the buckets raised, `lowest` and `highest` are the bounds. Where nothing was raised `fall` is zero."""
+    """`fall` is how far the count of a bucket was below that of a lower one, where counts had to be raised for that,
+    else zero; `lowest` and `highest` are the bounds of the raised buckets."""
 
     values: Floats  # [histograms, steps], as are the others
     fall: Floats
@@ -58,7 +58,7 @@ class Quantiles:
 
 
 def bound_of(text: str) -> float | None:
-    """None: not a number that a bound may be."""
+    """Parse the label of a bound; None if it is not a number."""
     if _NUMBER.fullmatch(text):
         number = float(text)
     elif _HEX.fullmatch(text):
@@ -72,7 +72,7 @@ def bound_of(text: str) -> float | None:
 
 
 def classic_histograms(vector: Vector, present: Bools) -> tuple[ClassicHistograms, list[int]]:
-    """Of the samples that `present` says; and the rows that have such samples but no bound."""
+    """Group the samples that `present` marks; also return the rows that have such samples but no valid bound."""
     groups: dict[Labels, list[tuple[float, int]]] = {}
     without_bound = []
     for row in np.flatnonzero(present.any(axis=1)).tolist():
@@ -92,14 +92,14 @@ def classic_histograms(vector: Vector, present: Bools) -> tuple[ClassicHistogram
 
 
 def quantiles(histograms: ClassicHistograms, q: Floats) -> Quantiles:
-    """`q` at every step."""
+    """Compute quantiles; `q` has one for each step."""
     answer = np.zeros((4, len(histograms.labels), histograms.values.shape[1]))
     _quantiles(histograms.offsets, histograms.bounds, histograms.values, histograms.present, q, answer)
     return Quantiles(*answer)
 
 
 def fractions(histograms: ClassicHistograms, lower: Floats, upper: Floats) -> Floats:
-    """Of all observations those between the two, which are given at every step."""
+    """Compute the fraction of observations between two values, which are given for each step."""
     answer = np.zeros((len(histograms.labels), histograms.values.shape[1]))
     _fractions(
         histograms.offsets, histograms.bounds, histograms.values, histograms.present, np.stack((lower, upper)), answer
@@ -109,7 +109,8 @@ def fractions(histograms: ClassicHistograms, lower: Floats, upper: Floats) -> Fl
 
 @njit(cache=True, nogil=True)
 def _gather(bounds: Any, values: Any, present: Any, step: Any, found: Any) -> Any:
-    """The buckets that are there at this step, their bounds and their counts, equal bounds as one; their number."""
+    """Copy the bounds and counts of the buckets that are present at this step, adding up equal bounds; return their
+    number."""
     number = 0
     for row in range(len(bounds)):
         if not present[row, step]:
@@ -127,6 +128,7 @@ def _gather(bounds: Any, values: Any, present: Any, step: Any, found: Any) -> An
 def _nearly_equal(a: Any, b: Any) -> Any:
     if np.isnan(a) and np.isnan(b):
         return True
+    # Relative to the sum, but absolute near zero where the ratio is meaningless.
     total = abs(a) + abs(b)
     if a == 0 or b == 0 or total < _LEAST_NORMAL:
         return abs(a - b) < _SMALL * _LEAST_NORMAL
@@ -135,7 +137,8 @@ def _nearly_equal(a: Any, b: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _raise_falling(bounds: Any, counts: Any) -> Any:
-    """Makes the counts ascend, in place: the greatest fall, and the least and greatest bound where there was one."""
+    """Make the counts ascend, in place. Return the greatest decrease, and the lowest and highest bound where there was
+    one."""
     fall, lowest, highest = 0.0, np.inf, -np.inf
     before = counts[0]
     for n in range(1, len(counts)):
@@ -154,11 +157,12 @@ def _raise_falling(bounds: Any, counts: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantile(bounds: Any, counts: Any, q: Any) -> Any:
+    # The last bucket is +Inf: a rank inside it gives the highest finite bound.
     last = len(bounds) - 1
     if last < 1 or counts[last] == 0:
         return np.nan
     rank = q * counts[last]
-    low, high = 0, last  # the first bucket but the last whose count is not below the rank
+    low, high = 0, last  # binary search for the first bucket, before the last, whose count reaches the rank
     while low < high:
         middle = (low + high) // 2
         if counts[middle] >= rank:
@@ -198,7 +202,7 @@ def _quantiles(offsets: Any, bounds: Any, values: Any, present: Any, q: Any, out
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rank(bounds: Any, counts: Any, value: Any) -> Any:
-    """How many observations are below the value, at most all."""
+    """Return how many observations are below the value, at most all."""
     rank, total = 0.0, counts[-1]
     lower = -np.inf if bounds[0] <= 0 else 0.0
     for n in range(len(bounds)):
@@ -207,7 +211,7 @@ def _rank(bounds: Any, counts: Any, value: Any) -> Any:
         if lower >= value:
             return min(rank, total)
         if bounds[n] > value:
-            if lower == -np.inf:  # nothing is known of where in it they are
+            if lower == -np.inf:  # the position inside an open bucket is unknown
                 return min(counts[n], total)
             return min(rank + (counts[n] - rank) * (value - lower) / (bounds[n] - lower), total)
         rank = counts[n]

@@ -1,8 +1,8 @@
-"""What a native histogram tells of its observations: quantiles, fractions, variance; one histogram in, numbers out.
+"""Quantiles, fractions and variance of a native histogram.
 
-Inside a bucket observations are taken to be spread evenly on a logarithmic scale; on a linear one in custom buckets and
-in the zero bucket. Where all buckets are of one sign the zero bucket has that sign only. Observations of NaN count, and
-are in no bucket; the sum tells of them, being NaN.
+Inside a bucket observations are assumed to be spread evenly on a logarithmic scale; on a linear one in custom buckets
+and in the zero bucket. If all buckets have one sign the zero bucket has that sign too. Observations of NaN are in the
+count but in no bucket; a sum of NaN reveals them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from numba import njit
 
 from lakerunner.series.arrays import Floats
-from lakerunner.series.histograms.histogram import Buckets, Histogram, bound
+from lakerunner.series.histograms.histogram import BucketCounts, Histogram, bound
 from lakerunner.series.math.exponential import exp2, log2
 
 
 class NanFact(IntEnum):
-    """What observations of NaN did to a result."""
+    """How observations of NaN affected a result."""
 
     NONE = 0
-    RESULT = 1  # it is NaN, as the rank lies beyond the buckets
-    SKEW = 2  # they are taken for greater than all others
-    EXCLUDED = 3  # they are in no fraction
+    RESULT = 1  # the result is NaN, since the rank lies beyond the buckets
+    SKEW = 2  # they count as greater than all others
+    EXCLUDED = 3  # they are left out of the fraction
 
 
 _NONE, _RESULT, _SKEW = 0, 1, 2
@@ -44,17 +44,17 @@ def quantile(histogram: Histogram, q: float) -> tuple[float, NanFact]:
     if histogram.count == 0 or math.isnan(q):
         return math.nan, NanFact.NONE
     kind = _CUSTOM if histogram.is_custom else _signs(histogram)
-    value, fact = _quantile(*_spread(histogram), q, histogram.count, math.isnan(histogram.sum), kind)
+    value, fact = _quantile(*_bucket_arrays(histogram), q, histogram.count, math.isnan(histogram.sum), kind)
     return value, NanFact(fact)
 
 
 def fraction(histogram: Histogram, lower: float, upper: float) -> tuple[float, NanFact]:
-    """Of all observations, those between the two."""
+    """Return the fraction of observations between two values."""
     if histogram.count == 0 or math.isnan(lower) or math.isnan(upper):
         return math.nan, NanFact.NONE
     if lower >= upper:
         return 0.0, NanFact.NONE
-    spread, signs = _spread(histogram), _signs(histogram)
+    spread, signs = _bucket_arrays(histogram), _signs(histogram)
     below = [_rank(*spread, value, histogram.is_custom, signs) for value in (lower, upper)]
     count, fact = histogram.count, NanFact.NONE
     if math.isnan(histogram.sum):
@@ -66,9 +66,9 @@ def fraction(histogram: Histogram, lower: float, upper: float) -> tuple[float, N
 
 
 def variance(histogram: Histogram) -> float:
-    """As if all observations of a bucket were its middle."""
+    """Return the variance, as if all observations of a bucket were at its middle."""
     mean = quotient(histogram.sum, histogram.count)
-    return quotient(_squares(*_spread(histogram), mean, histogram.is_custom), histogram.count)
+    return quotient(_squares(*_bucket_arrays(histogram), mean, histogram.is_custom), histogram.count)
 
 
 def _signs(histogram: Histogram) -> int:
@@ -77,8 +77,8 @@ def _signs(histogram: Histogram) -> int:
     return _NEGATIVE if len(histogram.positive) == 0 and len(histogram.negative) > 0 else _BOTH
 
 
-def _spread(histogram: Histogram) -> tuple[Floats, Floats, Floats]:
-    """Lower bounds, upper bounds and counts of all buckets, ascending, as all_buckets() has them."""
+def _bucket_arrays(histogram: Histogram) -> tuple[Floats, Floats, Floats]:
+    """Return lower bounds, upper bounds and counts of all buckets, ascending, as all_buckets() yields them."""
     lower, upper = _bounds_of(histogram, histogram.positive)
     counts, threshold = histogram.positive.counts, histogram.zero_threshold
     if len(lower) and threshold > lower[0]:
@@ -94,13 +94,13 @@ def _spread(histogram: Histogram) -> tuple[Floats, Floats, Floats]:
     return lower, upper, counts
 
 
-def _bounds_of(histogram: Histogram, buckets: Buckets) -> tuple[Floats, Floats]:
+def _bounds_of(histogram: Histogram, buckets: BucketCounts) -> tuple[Floats, Floats]:
     return _bounds(histogram.schema, histogram.custom_values, buckets.indexes.tobytes())
 
 
 @lru_cache(maxsize=4096)
 def _bounds(schema: int, custom_values: tuple[float, ...], indexes: bytes) -> tuple[Floats, Floats]:
-    """Histograms of a series have the same buckets most of the time."""
+    """Return the bounds of buckets. Cached: the histograms of a series mostly have the same buckets."""
     layout = Histogram(schema, 0.0, 0.0, custom_values=custom_values)
     places = np.frombuffer(indexes, np.int32).tolist()
     upper = np.array([bound(layout, index) for index in places])
@@ -109,7 +109,7 @@ def _bounds(schema: int, custom_values: tuple[float, ...], indexes: bytes) -> tu
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fraction_below(lower: Any, upper: Any, value: Any, linear: Any) -> Any:
-    """The part of a bucket's width, from 0 to 1, up to a value inside it."""
+    """Return the part of a bucket's width, from 0 to 1, that is below a value inside it."""
     if linear:
         return (value - lower) / (upper - lower)
     log_lower, log_upper, here = log2(abs(lower)), log2(abs(upper)), log2(abs(value))
@@ -120,7 +120,8 @@ def fraction_below(lower: Any, upper: Any, value: Any, linear: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantile(lowers: Any, uppers: Any, counts: Any, q: Any, total: Any, may_have_nan: Any, kind: Any) -> Any:
-    """Buckets are counted from the nearer end, but from below where there may be observations of NaN."""
+    """Find the bucket of the rank. Counts are taken from the nearer end, but from below if there may be observations of
+    NaN, since the total includes those."""
     forward = may_have_nan or q < 0.5
     rank = (q if forward else 1 - q) * total
     count, place = 0.0, -1
@@ -146,7 +147,7 @@ def _quantile(lowers: Any, uppers: Any, counts: Any, q: Any, total: Any, may_hav
     rank = rank - (count - here) if forward else count - rank
     fact = _NONE
     if may_have_nan:
-        for n in range(place + 1, len(counts)):  # the last bucket is taken, wherever the rank is
+        for n in range(place + 1, len(counts)):  # rounding may leave the rank beyond all counts: take the last bucket
             lower, upper, here = lowers[n], uppers[n], counts[n]
             count += here
         fact = _SKEW if count < total else _NONE
@@ -155,7 +156,7 @@ def _quantile(lowers: Any, uppers: Any, counts: Any, q: Any, total: Any, may_hav
 
 @njit(cache=True, nogil=True)
 def _inside(lower: Any, upper: Any, part: Any, kind: Any) -> Any:
-    """The value this far into the bucket."""
+    """Return the value at this part of the bucket."""
     if kind == _CUSTOM or lower <= 0 <= upper:
         return lower + (upper - lower) * part
     log_lower, log_upper = log2(abs(lower)), log2(abs(upper))
@@ -166,7 +167,7 @@ def _inside(lower: Any, upper: Any, part: Any, kind: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _rank(lowers: Any, uppers: Any, counts: Any, value: Any, custom: Any, signs: Any) -> Any:
-    """How many observations are below the value; infinity: all that are in buckets."""
+    """Return how many observations are below the value; for infinity all that are in buckets."""
     rank = 0.0
     for n in range(len(counts)):
         lower, upper = lowers[n], uppers[n]
@@ -177,7 +178,7 @@ def _rank(lowers: Any, uppers: Any, counts: Any, value: Any, custom: Any, signs:
             return rank
         if upper > value:
             if lower == -np.inf and (custom or around_zero):
-                return counts[n]  # nothing is known of where in it they are
+                return counts[n]  # the position inside an open bucket is unknown
             return rank + counts[n] * fraction_below(lower, upper, value, custom or around_zero)
         rank += counts[n]
     return np.inf
@@ -185,7 +186,7 @@ def _rank(lowers: Any, uppers: Any, counts: Any, value: Any, custom: Any, signs:
 
 @njit(cache=True, nogil=True)
 def _squares(lowers: Any, uppers: Any, counts: Any, mean: Any, custom: Any) -> Any:
-    """The sum of squared distances from the mean, with what rounding took from it."""
+    """Return the compensated sum of squared distances from the mean."""
     total, lost = 0.0, 0.0
     for n in range(len(counts)):
         if counts[n] == 0:

@@ -1,8 +1,8 @@
-"""The operators `</` and `>/`: a native histogram without what was observed above, or below, a value.
+"""The operators `</` and `>/`: remove what was observed above, or below, a value from a native histogram.
 
-A bucket that has the value inside keeps the part of its count that lies on the side kept: on a logarithmic scale, and
-on a linear one in custom buckets and in the zero bucket. The sum is then estimated anew from the middles of what is
-left; where nothing is cut off the histogram stays as it is.
+A bucket that contains the value keeps the part of its count on the kept side: on a logarithmic scale, and on a linear
+one in custom buckets and in the zero bucket. The sum is then estimated from the middles of the remaining buckets; if
+nothing is removed the histogram stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from lakerunner.series.histograms.histogram import (
     Bucket,
-    Buckets,
+    BucketCounts,
     Histogram,
     negative_buckets,
     positive_buckets,
@@ -23,17 +23,17 @@ from lakerunner.series.histograms.histogram import (
 )
 from lakerunner.series.histograms.quantile import fraction_below
 
-Kept = tuple[float, float]  # the count, and the value that stands for each of the observations counted
+Share = tuple[float, float]  # the count, and the value that represents each counted observation
 
 
-def trimmed_upper(histogram: Histogram, bound: float) -> Histogram:
-    """`</`: what is above the bound is taken away."""
-    return _trimmed(histogram, _Cut(bound, keeps_below=True, linear=histogram.is_custom))
+def trim_upper(histogram: Histogram, bound: float) -> Histogram:
+    """Apply `</`: remove what is above the bound."""
+    return _trim(histogram, _Cut(bound, keeps_below=True, linear=histogram.is_custom))
 
 
-def trimmed_lower(histogram: Histogram, bound: float) -> Histogram:
-    """`>/`: what is below the bound is taken away."""
-    return _trimmed(histogram, _Cut(bound, keeps_below=False, linear=histogram.is_custom))
+def trim_lower(histogram: Histogram, bound: float) -> Histogram:
+    """Apply `>/`: remove what is below the bound."""
+    return _trim(histogram, _Cut(bound, keeps_below=False, linear=histogram.is_custom))
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Cut:
     keeps_below: bool
     linear: bool
 
-    def of_bucket(self, bucket: Bucket, positive: bool) -> Kept:
+    def of_bucket(self, bucket: Bucket, positive: bool) -> Share:
         if self.keeps_below:
             keeps_all, cuts = bucket.upper <= self.bound, bucket.lower < self.bound
         else:
@@ -58,9 +58,9 @@ class _Cut:
             return below, self._middle(bucket.lower, self.bound, positive)
         return bucket.observations - below, self._middle(self.bound, bucket.upper, positive)
 
-    def _of_open_bucket(self, bucket: Bucket) -> Kept:
-        """Nobody knows how values are spread in it, so all goes; but one that begins at -Inf and ends above zero is
-        taken to begin at zero."""
+    def _of_open_bucket(self, bucket: Bucket) -> Share:
+        """Remove everything, since the distribution inside is unknown; but a bucket from -Inf to above zero is treated
+        as beginning at zero."""
         if bucket.lower == -math.inf:
             finite = not math.isinf(bucket.upper)
             if self.keeps_below:
@@ -74,11 +74,11 @@ class _Cut:
             return bucket.observations, self.bound
         return 0.0, 0.0
 
-    def of_zero_bucket(self, bucket: Bucket, has_negative: bool, has_positive: bool) -> Kept:
-        """Where all observations are of one sign it has that sign only."""
+    def of_zero_bucket(self, bucket: Bucket, has_negative: bool, has_positive: bool) -> Share:
+        """Cut the zero bucket. If all observations have one sign it has that sign too."""
         lower = 0.0 if has_positive and not has_negative else bucket.lower
         upper = 0.0 if has_negative and not has_positive else bucket.upper
-        # A bound at the lower end decides first: a zero bucket may be of no width.
+        # Compare with the lower end first: a zero bucket may have no width.
         if self.bound <= lower:
             return (0.0, 0.0) if self.keeps_below else (bucket.observations, (lower + upper) / 2)
         if self.bound >= upper:
@@ -100,21 +100,21 @@ class _Cut:
         return middle if positive else -middle
 
 
-class _Left:
-    """What is left of a histogram, as its buckets come by."""
+class _Remainder:
+    """Adds up what remains of a histogram, bucket by bucket."""
 
     def __init__(self) -> None:
         self.count = 0.0
         self.sum = 0.0
         self.is_cut = False
 
-    def add(self, before: float, kept: Kept) -> None:
+    def add(self, before: float, kept: Share) -> None:
         self.count += kept[0]
         self.sum += kept[1] * kept[0]
         self.is_cut |= before != kept[0]
 
-    def of(self, buckets: Iterable[Bucket], cut: _Cut, positive: bool) -> tuple[list[float], bool]:
-        """The counts that are left, and whether any was there before."""
+    def add_buckets(self, buckets: Iterable[Bucket], cut: _Cut, positive: bool) -> tuple[list[float], bool]:
+        """Return the remaining counts, and whether any bucket was filled before."""
         counts, any_filled = [], False
         for bucket in buckets:
             if bucket.observations == 0:
@@ -127,10 +127,10 @@ class _Left:
         return counts, any_filled
 
 
-def _trimmed(histogram: Histogram, cut: _Cut) -> Histogram:
-    left = _Left()
-    positive, has_positive = left.of(positive_buckets(histogram), cut, True)
-    negative, has_negative = left.of(negative_buckets(histogram), cut, False)
+def _trim(histogram: Histogram, cut: _Cut) -> Histogram:
+    left = _Remainder()
+    positive, has_positive = left.add_buckets(positive_buckets(histogram), cut, True)
+    negative, has_negative = left.add_buckets(negative_buckets(histogram), cut, False)
     zero_count = histogram.zero_count
     if zero_count > 0:
         kept = cut.of_zero_bucket(zero_bucket(histogram), has_negative, has_positive)
@@ -143,6 +143,6 @@ def _trimmed(histogram: Histogram, cut: _Cut) -> Histogram:
         count=left.count,
         sum=left.sum,
         zero_count=zero_count,
-        positive=Buckets(histogram.positive.indexes, np.array(positive)).compacted(),
-        negative=Buckets(histogram.negative.indexes, np.array(negative)).compacted(),
+        positive=BucketCounts(histogram.positive.indexes, np.array(positive)).compacted(),
+        negative=BucketCounts(histogram.negative.indexes, np.array(negative)).compacted(),
     )

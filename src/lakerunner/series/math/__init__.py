@@ -1,1 +1,1 @@
-"""Functions of numbers whose last bits do not depend on the machine's math library."""
+"""Mathematical functions whose last bits do not depend on the machine's math library."""

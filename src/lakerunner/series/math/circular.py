@@ -1,9 +1,9 @@
-"""Sine, cosine, tangent and their inverses of single numbers, to the last bit as Go's math library has them
-(arithmetic.py: of arrays).
+"""Sine, cosine, tangent and their inverses of single numbers, equal to Go's math library to the last bit (for arrays:
+arithmetic.py).
 
-Angles are reduced to an eighth of the circle, up to 2^29 by subtracting pi/4 in three parts, beyond by Payne and
-Hanek's multiplication with as many digits of 4/pi as the number asks for. What is left goes through the polynomials of
-the Cephes library, the operations in the order in which Go does them.
+Angles are reduced to an eighth of the circle: up to 2^29 by subtracting pi/4 in three parts, beyond that by Payne and
+Hanek's multiplication with as many digits of 4/pi as the number needs. The rest goes through the polynomials of the
+Cephes library. The order of operations is Go's: reordering them changes the last bit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import njit
 _PI4_A, _PI4_B, _PI4_C = 7.85398125648498535156e-1, 3.77489470793079817668e-8, 2.69515142907905952645e-15
 _REDUCE_FROM = 2.0**29
 _4_OVER_PI = 1.2732395447351628
-# 4/pi in binary: the 64 bits before the point, and 19 times 64 after it.
+# 4/pi in binary: 64 bits before the point, and 19 times 64 after it.
 _DIGITS = np.array(
     [
         0x0000000000000001, 0x45F306DC9C882A53, 0xF84EAFA3EA69BB81, 0xB6C52B3278872083, 0xFCA2C757BD778AC3,
@@ -28,7 +28,7 @@ _DIGITS = np.array(
     np.uint64,
 )  # fmt: skip
 _LOW_HALF, _U3, _U32, _U61, _U64 = np.uint64(0xFFFFFFFF), np.uint64(3), np.uint64(32), np.uint64(61), np.uint64(64)
-_MORE_BITS = 6.123233995736765886130e-17  # of pi/2
+_MORE_BITS = 6.123233995736765886130e-17  # pi/2 minus its nearest float
 _TAN_3_PI_8 = 2.41421356237309504880
 
 
@@ -38,7 +38,7 @@ def sin(x: Any) -> Any:
         return x
     if math.isinf(x):
         return math.nan
-    octant, z = _reduced(abs(x))
+    octant, z = _reduce(abs(x))
     found = _cosine(z) if octant & 3 in (1, 2) else _sine(z)
     return -found if (x < 0) != (octant > 3) else found
 
@@ -47,7 +47,7 @@ def sin(x: Any) -> Any:
 def cos(x: Any) -> Any:
     if math.isnan(x) or math.isinf(x):
         return math.nan
-    octant, z = _reduced(abs(x))
+    octant, z = _reduce(abs(x))
     within = octant & 3
     found = _sine(z) if within in (1, 2) else _cosine(z)
     return -found if (octant > 3) != (within > 1) else found
@@ -59,7 +59,7 @@ def tan(x: Any) -> Any:
         return x
     if math.isinf(x):
         return math.nan
-    octant, z = _reduced(abs(x))
+    octant, z = _reduce(abs(x))
     zz = z * z
     found = z
     if zz > 1e-14:
@@ -88,23 +88,26 @@ def _cosine(z: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _reduced(x: Any) -> Any:
-    """The octant that x >= 0 is nearest to, 0, 2, 4 or 6, and the angle that is left of it, within pi/4."""
+def _reduce(x: Any) -> Any:
+    """Return the nearest even octant of x >= 0 (0, 2, 4 or 6), and the remaining angle, within pi/4."""
     if x >= _REDUCE_FROM:
-        return _reduced_huge(x)
+        return _reduce_huge(x)
     octant = np.int64(x * _4_OVER_PI)
+    # Round up to an even octant, so that the rest is within pi/4 of a multiple of pi/2.
     octant += octant & 1
     y = np.float64(octant)
+    # Cody and Waite: y * _PI4_A is exact, so that subtracting the parts one by one loses nothing.
     return octant & 7, ((x - y * _PI4_A) - y * _PI4_B) - y * _PI4_C
 
 
 @njit(cache=True, nogil=True)
-def _reduced_huge(x: Any) -> Any:
+def _reduce_huge(x: Any) -> Any:
+    """Reduce by Payne and Hanek's method."""
     bits = np.float64(x).view(np.int64)
     exponent = (bits >> 52) - 1023 - 52
     mantissa = np.uint64((bits & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x0010000000000000))
     at, shift = (exponent + 61) // 64, np.uint64((exponent + 61) % 64)
-    # Of the product only what is below 8 counts: 3 bits before the point, and 125 after it.
+    # Only the product modulo 8 matters (8 octants): 3 bits before the point, and 125 after it.
     _, low = _product(_digit(at, shift), mantissa)
     high_1, low_1 = _product(_digit(at + 1, shift), mantissa)
     high_2, _ = _product(_digit(at + 2, shift), mantissa)
@@ -120,6 +123,7 @@ def _reduced_huge(x: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _digit(at: Any, shift: Any) -> Any:
+    """Return 64 bits of 4/pi from this bit position on."""
     if shift == np.uint64(0):
         return _DIGITS[at]
     return (_DIGITS[at] << shift) | (_DIGITS[at + 1] >> (_U64 - shift))
@@ -127,7 +131,7 @@ def _digit(at: Any, shift: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _product(a: Any, b: Any) -> Any:
-    """128 bits: the upper and the lower half."""
+    """Return the 128-bit product: the upper and the lower half."""
     a1, a0, b1, b0 = a >> _U32, a & _LOW_HALF, b >> _U32, b & _LOW_HALF
     low = a0 * b0
     middle = a1 * b0 + (low >> _U32)
@@ -137,7 +141,7 @@ def _product(a: Any, b: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _as_fraction(bits: Any, more: Any) -> Any:
-    """0.bits as a number, cut off after 53 digits; `more` are the bits that come after the first three of its own."""
+    """Return 0.bits as a float, truncated after 53 digits; `more` continues the bits."""
     zeros = np.uint64(0)
     while zeros < _U64 and (bits >> (np.uint64(63) - zeros)) & np.uint64(1) == np.uint64(0):
         zeros += np.uint64(1)
@@ -155,6 +159,7 @@ def asin(x: Any) -> Any:
     size = abs(x)
     if not size <= 1:
         return math.nan
+    # asin by atan, which is less accurate than a direct series but is what Go computes.
     other = math.sqrt(1.0 - size * size)
     found = math.pi / 2 - _positive_atan(other / size) if size > 0.7 else _positive_atan(size / other)
     return -found if x < 0 else found
@@ -193,7 +198,7 @@ def _small_atan(x: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def atan2(y: Any, x: Any) -> Any:
-    """The angle of the point (x, y)."""
+    """Return the angle of the point (x, y)."""
     if math.isnan(x) or math.isnan(y):
         return math.nan
     if y == 0:

@@ -1,1 +1,1 @@
-"""Backups of a lake, and lakes made of them: docs/guides/backup.md. Entry points are take.py and restore.py."""
+"""Back up a lake and restore it (docs/guides/backup.md). Entry points are take.py and restore.py."""

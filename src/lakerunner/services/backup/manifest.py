@@ -1,12 +1,12 @@
-"""A backup's manifest, and what a place with backups holds.
+"""The manifest of a backup, and the layout of a store with backups.
 
-    backups/NAME/manifest.json      written last: without it the backup is not whole
+    backups/NAME/manifest.json      written last: without it the backup is incomplete
     backups/NAME/index.dump         the index, in pg_dump's custom format
-    backups/NAME/objects.sqlite     which objects there are (catalog.py)
+    backups/NAME/objects.sqlite     the objects of the backup (copying.py)
     objects/db/...                  files of segments, shared by all backups here
     raw/ab/DIGEST                   raw objects, likewise
 
-NAME is the time at which the backup was begun, so names are in the order of time.
+NAME is the time at which the backup was started, so names sort by time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Manifest:
-    """`time` is that of the dump, `postgres` the major version of the server, `migration` the last of the index,
-    `bucket` the store's name for itself. `lost`: raw objects that waited to be ingested and were not in the store."""
+    """`time` is that of the dump, `postgres` the major version of the server, `migration` the last one of the index,
+    `bucket` the name of the store. `lost` counts raw objects that waited to be ingested and were not in the store."""
 
     name: str
     time: str
@@ -57,7 +57,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Backups:
-    """Names of those that are whole, and of those that were begun and never finished; each in the order of time."""
+    """Names of complete backups, and of those that were started and never finished, each in the order of time."""
 
     whole: tuple[str, ...]
     broken: tuple[str, ...]
@@ -88,12 +88,12 @@ def write_manifest(store: ObjectStore, manifest: Manifest) -> None:
 
 
 def forget_manifest(store: ObjectStore, name: str) -> None:
-    """From now on this backup is not whole."""
+    """Delete the manifest: from now on this backup counts as incomplete."""
     store.delete([place_of(name) + _MANIFEST])
 
 
 def find_manifest(store: ObjectStore, name: str | None) -> Manifest:
-    """The newest whole backup, or the one of this name. NotFound if there is none or it is not whole."""
+    """Return the newest complete backup, or the one with this name. NotFound if it does not exist or is incomplete."""
     found = list_backups(store)
     chosen = name or found.last
     known = f"complete backups: {', '.join(found.whole) or 'none'}"
@@ -128,7 +128,7 @@ def _read(store: ObjectStore, name: str) -> Manifest:
 
 
 def check_file(manifest: Manifest, name: str, path: Path) -> None:
-    """Corrupt if the dump or the catalog is not the one that the manifest was written for."""
+    """Raise Corrupt if the dump or the catalog is not the one that the manifest describes."""
     stated = manifest.dump_sha256 if name == DUMP else manifest.catalog_sha256
     if file_digest(path) != stated:
         raise Corrupt(

@@ -1,11 +1,11 @@
-"""`lakerunner restore`: a new lake, made of a backup.
+"""`lakerunner restore`: create a lake from a backup.
 
-Comes in: settings of a lake that is not there yet, a place with backups. Goes out: the same lake, at the moment of the
-backup's dump.
+Comes in: settings of a lake that does not exist yet, a store with backups. Goes out: the lake as it was at the dump of
+the backup.
 
-What always holds: nothing that is there already is touched. The index comes last, and no service starts on it before it
-is whole. Every object has the digest that it was backed up with. Raw objects that were
-ingested are known by the names that the new store has for them, so none is ingested twice.
+What always holds: nothing that exists is changed. The index comes last, and no service starts on it before it is
+complete. Every object has the digest that it was backed up with. Raw objects that were ingested are recorded with the
+etags of the new store, so none is ingested twice.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from lakerunner.bus.topics import arrivals, ingest_boxes
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.migrate import load_migrations
+from lakerunner.model.display import plural
 from lakerunner.model.errors import UserError
 from lakerunner.model.failpoint import arm, reach
-from lakerunner.model.plural import plural
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services.backup.catalog import SEGMENT, Catalog, Entry
-from lakerunner.services.backup.copying import Copying, at_once
+from lakerunner.services.backup.copying import SEGMENT, Catalog, Copying, Entry, at_once
 from lakerunner.services.backup.manifest import CATALOG, DUMP, Manifest, check_file, find_manifest
 from lakerunner.services.ground import store_address, without_secrets
 from lakerunner.services.home import POSTGRES, RESTORING, make_private
@@ -40,7 +39,7 @@ Say = Callable[[str], None]
 
 
 def run_restore(settings: Settings, source: ObjectStore, name: str | None, say: Say) -> Manifest:
-    """Make the lake of these settings of the newest whole backup, or of the one with this name."""
+    """Create the lake of these settings from the newest complete backup, or from the one with this name."""
     arm(settings.failpoint)
     manifest = find_manifest(source, name)
     _refuse_newer(manifest)
@@ -48,7 +47,7 @@ def run_restore(settings: Settings, source: ObjectStore, name: str | None, say: 
         raise UserError(
             f"backup {manifest.name} contains the index only: name the store with its objects with --store URL"
         )
-    with _staged(settings, say) as staged, TemporaryDirectory(prefix="lakerunner-restore-") as at:
+    with _staging(settings, say) as staged, TemporaryDirectory(prefix="lakerunner-restore-") as at:
         target = open_store(store_address(staged))
         if not manifest.index_only:
             _refuse_used(target, settings)
@@ -69,42 +68,43 @@ class Restore:
             copying.fetch(manifest.at + name, self.work / name)
             check_file(manifest, name, self.work / name)
         with closing(Catalog(self.work / CATALOG)) as catalog, self._index() as index:
-            index.restored.refuse_used()
+            index.restore.refuse_used()
             self._copy(catalog, copying, manifest, say)
             reach("before-load")
             say("loading the index")
-            index.restored.load(self.work / DUMP)
-            self._place(catalog, index, manifest)
-            index.restored.end()
+            index.restore.load(self.work / DUMP)
+            self._record_places(catalog, index, manifest)
+            index.restore.end()
             index.migrate()
 
     def _copy(self, catalog: Catalog, copying: Copying, manifest: Manifest, say: Say) -> None:
         total, done = manifest.files + manifest.raw_objects, 0
         for page in catalog.copied():
-            moves = at_once(lambda entry: self._restored(copying, entry), page)
+            moves = at_once(lambda entry: self._restore(copying, entry), page)
             catalog.move(move for move in moves if move)
             done += len(page)
             say(f"restored {done} of {plural(total, 'object')}")
 
-    def _restored(self, copying: Copying, entry: Entry) -> tuple[str, str, str, int] | None:
-        """Where a raw object is known by its etag: its key, the etag until now, and etag and time from now on."""
+    def _restore(self, copying: Copying, entry: Entry) -> tuple[str, str, str, int] | None:
+        """Restore an object; for a raw object, return its key, old etag, new etag and new time."""
         copying.back(entry)
         if entry.kind == SEGMENT:
             return None
         meta = self.target.head(entry.key)
         return entry.key, entry.etag or "", meta.etag or "", meta.modified_ns
 
-    def _place(self, catalog: Catalog, index: Index, manifest: Manifest) -> None:
-        """Have the index know raw objects as the new store shows them."""
+    def _record_places(self, catalog: Catalog, index: Index, manifest: Manifest) -> None:
+        """Record raw objects in the index with the etags and times of the new store."""
         bucket = self.target.bucket
         if bucket != manifest.bucket:
-            index.restored.take_bucket(manifest.bucket, bucket)
+            index.restore.take_bucket(manifest.bucket, bucket)
         for page in catalog.moves():
-            index.restored.take_places(bucket, page)
+            index.restore.take_places(bucket, page)
         if bucket != manifest.bucket or catalog.changed_etags():
-            # What is on its way names them as they were: it would be ingested beside what is announced under new names.
+            # Messages on their way have the old etags: their objects would be ingested beside those that are announced
+            # with the new ones.
             topics = [topic(signal) for signal in SIGNAL_NAMES for topic in (arrivals, ingest_boxes)]
-            index.restored.announce_again(topics)
+            index.restore.announce_again(topics)
 
     @contextmanager
     def _index(self) -> Iterator[Index]:
@@ -119,10 +119,10 @@ class Restore:
 
 
 @contextmanager
-def _staged(settings: Settings, say: Say) -> Iterator[Settings]:
-    """The same settings with a home inside the one that is meant; what is in it moves up when all is done, the index
-    last. Inside, since the home may be a mount point, which no other directory can take the place of."""
-    if settings.database_url and settings.store:  # nothing of the lake is in its home
+def _staging(settings: Settings, say: Say) -> Iterator[Settings]:
+    """Yield the settings with a home inside the intended one; its content is moved up when all is done, the index last.
+    It is inside because the home may be a mount point, which cannot be replaced by a rename."""
+    if settings.database_url and settings.store:  # the home holds nothing of the lake
         yield settings
         return
     home, embedded = settings.home.resolve(), not settings.database_url
@@ -130,7 +130,7 @@ def _staged(settings: Settings, say: Say) -> Iterator[Settings]:
     _refuse_used_home(home)
     make_private(home, embedded=embedded)
     make_private(staging, embedded=embedded)
-    with _alone(staging):
+    with _lock(staging):
         _remove_left_over(staging, say)
         try:
             yield replace(settings, home=staging)
@@ -158,8 +158,9 @@ def _refuse_used_home(home: Path) -> None:
 
 
 @contextmanager
-def _alone(staging: Path) -> Iterator[None]:
-    """UserError if another process restores into this directory. Its lock goes with the process, however that ends."""
+def _lock(staging: Path) -> Iterator[None]:
+    """Hold the lock of this directory. UserError if another process restores into it. The lock ends with the
+    process."""
     lock = os.open(staging, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -172,7 +173,7 @@ def _alone(staging: Path) -> Iterator[None]:
 
 
 def _remove_left_over(staging: Path, say: Say) -> None:
-    """Remove what a restore left that was killed: copies of the backup, and perhaps a server that still runs."""
+    """Remove what a killed restore left: copies of the backup, and perhaps a server that still runs."""
     if not any(staging.iterdir()):
         return
     say(f"removing files of an interrupted restore in {staging}")

@@ -1,10 +1,10 @@
-"""`lakerunner backup`: the index at one moment and every object that it names, copied while the lake goes on.
+"""`lakerunner backup`: copy the index at one moment and every object that it names, while the lake runs.
 
-Comes in: settings of a lake, a place, what to leave out. Goes out: a manifest, written last.
+Comes in: settings of a lake, a store, what to leave out. Goes out: a manifest, written last.
 
 What always holds: raw objects are listed before the index is dumped, so the dump knows of every pushed request in them
 and none can count twice after a restore. Objects are copied after the dump. If one is gone by then, its segment was
-replaced and swept: the index is dumped again and only what is new is copied. So a backup with a manifest is whole.
+replaced and swept: the index is dumped again and only what is new is copied. So a backup with a manifest is complete.
 """
 
 from __future__ import annotations
@@ -19,15 +19,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lakerunner.index.index import Index
-from lakerunner.index.snapshot import Named, Snapshot
+from lakerunner.index.snapshot import NamedObject, Snapshot
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
-from lakerunner.model.plural import plural
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.objects.open import shared_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services.admin import inspected
-from lakerunner.services.backup.catalog import PAGE, RAW, RAW_AT, SEGMENT, SEGMENTS_AT, WAITING, Catalog, Entry
-from lakerunner.services.backup.copying import Copying, at_once, file_digest
+from lakerunner.services.backup.copying import (
+    PAGE,
+    RAW,
+    RAW_AT,
+    SEGMENT,
+    SEGMENTS_AT,
+    WAITING,
+    Catalog,
+    Copying,
+    Entry,
+    at_once,
+    file_digest,
+)
 from lakerunner.services.backup.manifest import (
     CATALOG,
     DUMP,
@@ -38,18 +48,18 @@ from lakerunner.services.backup.manifest import (
     place_of,
     write_manifest,
 )
-from lakerunner.services.ground import store_address
+from lakerunner.services.ground import inspected, store_address
 from lakerunner.settings import Settings
 
-_TRIES = 5  # at a dump of which all objects are still there
-_MANY = 10_000  # objects that are gone: it is not worth going on with this dump
+_TRIES = 5  # at a dump whose objects all still exist
+_MANY = 10_000  # missing objects: it is not worth continuing with this dump
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class BackupRequest:
-    """`without_raw`: of raw objects only those that are not ingested. `prune`: remove earlier backups, and objects that
-    this one does not name."""
+    """What to back up. `without_raw`: only raw objects that are not ingested yet. `prune`: remove earlier backups, and
+    objects that this one does not name."""
 
     without_raw: bool = False
     index_only: bool = False
@@ -58,7 +68,7 @@ class BackupRequest:
 
 @dataclass(frozen=True)
 class _Moment:
-    """When the index was dumped, and of what versions it is."""
+    """When the index was dumped, and its versions."""
 
     time: str
     postgres: int
@@ -80,7 +90,8 @@ class Backup:
     work: Path
 
     def take(self, request: BackupRequest, say: Say) -> Manifest:
-        """Unavailable if objects go faster than they are copied; Corrupt if the lake itself lacks some."""
+        """Take the backup. Unavailable if objects are swept before they are copied; Corrupt if the lake itself lacks
+        some."""
         name = new_name(datetime.now(UTC))
         earlier = self._last_catalog()
         absent: set[str] = set()
@@ -103,7 +114,7 @@ class Backup:
         )
 
     def _last_catalog(self) -> list[Path]:
-        """The catalog of the last whole backup at this place, if there is one."""
+        """Return the catalog of the last complete backup in this store, if there is one."""
         last = list_backups(self.target).last
         if last is None:
             return []
@@ -128,12 +139,13 @@ class Backup:
         bucket = self.store.bucket
         if without_raw:
             for page in catalog.raw():
-                catalog.drop(snapshot.ingested(bucket, [Named(o.key, o.size, o.modified_ns) for o in page]))
+                catalog.drop(snapshot.ingested(bucket, [NamedObject(o.key, o.size, o.modified_ns) for o in page]))
         catalog.add(Entry(one.key, SEGMENT, one.size) for one in snapshot.segment_files())
         catalog.add(Entry(one.key, WAITING, one.size, modified_ns=one.modified_ns) for one in snapshot.waiting(bucket))
 
     def _copy(self, catalog: Catalog, earlier: list[Path], say: Say) -> set[str]:
-        """The keys of objects that the index needs and the store does not have."""
+        """Copy what is missing in the backup; return the keys of objects that the index names and the store does not
+        have."""
         say("copying objects")
         for place in (SEGMENTS_AT, RAW_AT):
             catalog.see((meta.key, meta.size) for meta in self.target.list(place))
@@ -145,10 +157,10 @@ class Backup:
         done, done_bytes, gone = 0, 0, set[str]()
         for page in catalog.to_copy():
             there = catalog.there(page)
-            copied = at_once(partial(_copied, copying, there), page)
+            copied = at_once(partial(_copy_entry, copying, there), page)
             catalog.finish(entry for entry in copied if entry.digest)
             absent = [entry for entry in copied if not entry.digest]
-            catalog.drop(entry.key for entry in absent if entry.kind == RAW)  # it went by itself, and was ingested
+            catalog.drop(entry.key for entry in absent if entry.kind == RAW)  # it was deleted after ingest
             gone |= {entry.key for entry in absent if entry.kind != RAW}
             if len(gone) > _MANY:
                 break
@@ -187,7 +199,7 @@ class Backup:
             self._prune(catalog, manifest.name)
 
     def _prune(self, catalog: Catalog, name: str) -> None:
-        """Remove all but this backup. Manifests go first: what is half removed is not taken for whole."""
+        """Remove all other backups. Manifests go first, so that a half removed backup does not count as complete."""
         found = list_backups(self.target)
         for other in (*found.whole, *found.broken):
             if other != name:
@@ -199,8 +211,9 @@ class Backup:
                 self.target.delete(catalog.unnamed(page))
 
 
-def _copied(copying: Copying, there: set[str], entry: Entry) -> Entry:
-    """The entry with its digest; without one if the object is gone. `there`: keys that were copied before."""
+def _copy_entry(copying: Copying, there: set[str], entry: Entry) -> Entry:
+    """Copy an object and return the entry with its digest, without one if the object is gone. `there` are the keys that
+    were copied before."""
     try:
         return copying.segment(entry, is_there=entry.key in there) if entry.kind == SEGMENT else copying.raw(entry)
     except Absent:
@@ -208,8 +221,8 @@ def _copied(copying: Copying, there: set[str], entry: Entry) -> Entry:
 
 
 def _leave_out(catalog: Catalog, missing: set[str]) -> int:
-    """Drop raw objects that the lake itself lacks: gone already when the index was dumped, which still names them.
-    Return how many there are. Corrupt if one is a segment's: such a lake has no whole backup."""
+    """Drop raw objects that the lake itself lacks: they were gone when the index, which still names them, was dumped.
+    Return how many. Corrupt if a file of a segment is missing: such a lake cannot be backed up completely."""
     for key in sorted(missing):
         if key.startswith(SEGMENT_PREFIX):
             raise Corrupt(f"object {key} of a live segment is missing from the store: run `lakerunner fsck`")

@@ -1,1 +1,1 @@
-"""What `lakerunner fsck` looks at: one module for each invariant of the design, each reads only."""
+"""The checks of `lakerunner fsck`: one module for each invariant of the design. They only read."""

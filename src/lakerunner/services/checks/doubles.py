@@ -1,15 +1,15 @@
-"""No row stands in two live segments.
+"""Check that no row is in two live segments.
 
-Two questions, and they are not the same:
+There are two different questions:
 
-- Is a segment live together with one that took its place? The index says which segments a merge replaced (`inputs`):
-  that such a one is live again would count every row of it twice. An error, for all segments, by their ids.
-- Do two live segments hold equal rows? A sender may deliver the same twice, and until compaction has merged both, both
-  are there: a note. Logs are compared by (delivery, delivery_row) and their sort key, where they have them; spans and
-  points by all of their columns. Windows of rollups are not: a later one is meant to stand beside the one it overrides.
+- Is a segment live together with one that replaced it? The index knows which segments a merge replaced (`inputs`). If
+  one of them is live again, each of its rows counts twice. This is an error, checked for all segments by their ids.
+- Do two live segments hold equal rows? A sender may deliver a row twice, and until compaction merges both segments,
+  both rows exist. This is a note. Logs are compared by (delivery, delivery_row) and their sort key, if they have them;
+  spans and points by all columns. Rollups are not compared: a later bucket may exist beside the one it overrides.
 
-What always holds: rows that are equal inside one segment are rows. Memory is bounded: an hour of many rows is gone
-through several times, each time for a share of the digests.
+What always holds: equal rows inside one segment are counted as separate rows. Memory is bounded: an hour with many rows
+is read several times, each time for a share of the digests.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from uuid import UUID
 
 import numpy as np
 
-from lakerunner.index.inspect import Hour, Tier
+from lakerunner.index.inspect import Hour
+from lakerunner.index.segments import CollectorTier
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange, hour_of
-from lakerunner.services.checks.finding import ERROR, NOTE, Findings, Lake, Scope
-from lakerunner.services.checks.identity import identities
-from lakerunner.services.checks.row_digest import Digests
+from lakerunner.services.checks.finding import ERROR, NOTE, CheckScope, Findings, Lake
+from lakerunner.services.checks.row_digest import Digests, identities
 
 CHECK = "rows"
 ROWS_AT_ONCE = 20_000_000  # digests of 8 bytes, and as much again to sort them
@@ -37,14 +37,14 @@ _MERGED = (
 )
 
 
-def check_inputs(lake: Lake, scope: Scope, found: Findings) -> None:
+def check_inputs(lake: Lake, scope: CheckScope, found: Findings) -> None:
     for id_, collector, signal, old in lake.index.inspect.doubled(scope.organization.id):
         what = f"segment {id_} and segment {old}, which it replaced, are both live: their rows count twice"
         to_do = "set the state of the older one to 'replaced' in lrdb.segments, and report a bug"
         found.add(scope.finding(CHECK, ERROR, what, f"{collector}/{signal}", to_do))
 
 
-def check_equal_rows(lake: Lake, scope: Scope, found: Findings) -> None:
+def check_equal_rows(lake: Lake, scope: CheckScope, found: Findings) -> None:
     hours = lake.index.inspect.crowded(scope.organization.id)
     chosen = hours
     if not scope.deep and len(hours) > scope.sample:
@@ -57,14 +57,14 @@ def check_equal_rows(lake: Lake, scope: Scope, found: Findings) -> None:
     found.looked_at["hours with overlapping segments"] += len(hours)
 
 
-def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
-    """Looked at again where segments were replaced meanwhile."""
-    tier = Tier(scope.organization.id, hour.collector, hour.signal, 0)
+def _check_hour(lake: Lake, scope: CheckScope, hour: Hour, found: Findings) -> None:
+    """Check one hour, again if segments were replaced meanwhile."""
+    tier = CollectorTier(scope.organization.id, hour.collector, hour.signal, 0)
     for _ in range(_TRIES):
         segments = lake.index.inspect.tier(tier, hour.time)
         try:
             equal, pair = _equal_rows(lake, segments, hour.time)
-        except Corrupt as error:  # or gone: the check of files says so, if it is live
+        except Corrupt as error:  # or missing: the check of files reports it if the segment is live
             if _all_live(lake, segments):
                 where = f"{hour.collector}/{hour.signal}"
                 found.add(
@@ -89,7 +89,7 @@ def _all_live(lake: Lake, segments: Iterable[Segment]) -> bool:
 
 
 def _equal_rows(lake: Lake, segments: list[Segment], time: TimeRange) -> tuple[int, tuple[UUID, UUID] | None]:
-    """(how many different rows are in more than one of these, the first two segments that share one)."""
+    """Return how many different rows are in more than one segment, and the first two segments that share one."""
     total = sum(segment.rows for segment in segments)
     passes = -(-total // ROWS_AT_ONCE)
     equal, pair = 0, None
@@ -110,7 +110,7 @@ def _equal_rows(lake: Lake, segments: list[Segment], time: TimeRange) -> tuple[i
 
 
 def _digests(lake: Lake, segment: Segment, time: TimeRange) -> Iterator[Digests]:
-    """Of the segment's rows in this time; of logs, those that say which delivery brought them."""
+    """Yield the digests of the segment's rows in this time; for logs only of rows that name their delivery."""
     for part in identities(lake.store, segment, time, lake.directory):
         if part.known.any():
             yield part.digests[part.known]

@@ -1,10 +1,11 @@
-"""Every live row of the index has its files, and they are what the row says.
+"""Check that every live segment of the index has its files, and that they are what the index says.
 
-Comes in: the live segments of an organization. Goes out: findings about the Parquet file and the files beside it: that
-they are there, of the stated size, with the stated rows, columns and times, and the order of their rows declared; with
-`deep` every page is read, its checksum verified, times and order are the rows' own, and text indexes have all texts.
+Comes in: the live segments of an organization. Goes out: findings about the Parquet file and its side files: they must
+exist and have the size, rows, columns and times of the index, and the file must declare the order of its rows. With
+`deep`, every page is read and its checksum verified, times and order are checked row by row, and text indexes must have
+all texts.
 
-What always holds: a segment that was replaced while it was looked at is no finding.
+What always holds: a segment that was replaced while it was checked is not a finding.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
-from lakerunner.model.plural import plural
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import ATTRIBUTES, spec_of
 from lakerunner.model.text_index import HEADER, SIDE_FILE, TextIndex
 from lakerunner.model.time import iso_time
-from lakerunner.pipeline.sides.text_index import TextIndexSide
-from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
-from lakerunner.services.checks.reading import batches, footer_of, opened, size_of
+from lakerunner.pipeline.segment.text_index import TextIndexSide
+from lakerunner.services.checks.finding import ERROR, CheckScope, Findings, Lake
+from lakerunner.services.checks.segment_reading import batches, footer_of, opened, size_of
 
 _READ = ("message", ATTRIBUTES.map_column)  # and the columns of single attributes
 CHECK = "files"
@@ -37,7 +38,7 @@ _AT_ONCE = 8
 
 
 class Harm(StrEnum):
-    """What is wrong with a segment. `DIFFERS`: all of the file can be read, and the index says otherwise."""
+    """What is wrong with a segment. `DIFFERS`: the whole file can be read, but it does not match the index."""
 
     FILE_MISSING = "file is missing"
     FILE_DAMAGED = "file is damaged"
@@ -64,19 +65,19 @@ class Trouble:
     where: str
 
 
-def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
+def check_files(lake: Lake, scope: CheckScope, found: Findings) -> None:
     total = lake.index.inspect.count_live(scope.organization.id)
     done = 0
-    # Deep reading is bound by memory, one file at a time; else by the answers of the store.
+    # A deep check is bound by memory: one file at a time. Otherwise it waits for answers of the store.
     with ThreadPoolExecutor(1 if scope.deep else _AT_ONCE) as threads:
         for page in lake.index.inspect.live(scope.organization.id):
-            troubles = list(threads.map(lambda segment: _looked_at(lake, scope, segment, found), page))
+            troubles = list(threads.map(lambda segment: _check_segment_files(lake, scope, segment, found), page))
             _report(lake, scope, page, troubles, found)
             done += len(page)
             lake.say(f"{scope.organization.name}: files of {done} of {plural(total, 'segment')}")
 
 
-def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> list[Trouble]:
+def _check_segment_files(lake: Lake, scope: CheckScope, segment: Segment, found: Findings) -> list[Trouble]:
     try:
         return list(troubles_of(lake, segment, deep=scope.deep))
     except Unavailable as error:
@@ -84,8 +85,8 @@ def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> l
         return []
 
 
-def _report(lake: Lake, scope: Scope, page: list[Segment], troubles: list[list[Trouble]], found: Findings) -> None:
-    """Of the segments that are still live."""
+def _report(lake: Lake, scope: CheckScope, page: list[Segment], troubles: list[list[Trouble]], found: Findings) -> None:
+    """Report what is wrong with those segments that are still live."""
     amiss = [segment.id for segment, trouble in zip(page, troubles, strict=True) if trouble]
     live = lake.index.inspect.still_live(amiss) if amiss else set()
     for segment, some in zip(page, troubles, strict=True):
@@ -122,7 +123,7 @@ def troubles_of(lake: Lake, segment: Segment, *, deep: bool) -> Iterator[Trouble
     except Absent:
         yield missing
     except Corrupt as error:
-        yield Trouble(Harm.FILE_DAMAGED, f"cannot be read: {_without(error, key)}", key)
+        yield Trouble(Harm.FILE_DAMAGED, f"cannot be read: {_shorten_error(error, key)}", key)
 
 
 def _sides(segment: Segment) -> dict[str, int]:
@@ -141,7 +142,7 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[Tr
     except Absent:
         yield Trouble(Harm.SIDE_MISSING, "a side file of a live segment is missing", key)
     except Corrupt as error:
-        yield Trouble(Harm.SIDE_DAMAGED, f"this side file cannot be read: {_without(error, key)}", key)
+        yield Trouble(Harm.SIDE_DAMAGED, f"this side file cannot be read: {_shorten_error(error, key)}", key)
 
 
 def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
@@ -151,7 +152,7 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
     schema = footer.schema.to_arrow_schema()
     stated = [column.name for column in segment.columns]
     if schema.names != stated:
-        yield f"its columns differ from the index: {_difference(schema.names, stated)}"
+        yield f"its columns differ from the index: {_describe_difference(schema.names, stated)}"
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     leaves = {footer.schema.column(leaf).path: leaf for leaf in range(len(footer.schema))}
     order = [leaves.get(name) for name in spec.sort_by]
@@ -166,7 +167,7 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
 
 
 def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[Trouble]:
-    """Of all that is in the file, and of the text index beside it, which is made anew of the file's rows."""
+    """Yield what is wrong inside the file, and with its text index, which is computed again from the rows."""
     with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
         yield from (Trouble(Harm.DIFFERS, what, segment.path) for what in _row_troubles(segment, file))
         if (stored := _text_index(lake, segment)) is not None:
@@ -175,7 +176,7 @@ def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[Trouble]:
 
 
 def _text_index(lake: Lake, segment: Segment) -> memoryview | None:
-    """None where there is none, or it is not as large as it should be, which is said elsewhere."""
+    """Return the text index; None if there is none, or its size is wrong, which `_side_troubles` reports."""
     size = _sides(segment).get(SIDE_FILE)
     with suppress(Absent, Corrupt):
         return None if size is None else lake.store.get_range(segment.side_path(SIDE_FILE), 0, size)
@@ -183,7 +184,7 @@ def _text_index(lake: Lake, segment: Segment) -> memoryview | None:
 
 
 def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
-    """Of the rows themselves: how many, from when to when, in which order."""
+    """Yield what is wrong with the number, times and order of the rows."""
     sort_by = spec_of(segment.signal, segment.frequency_ms).sort_by
     rows, first, last, unordered = 0, None, None, 0
     before: pa.RecordBatch | None = None
@@ -193,7 +194,7 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
         first = low.as_py() if first is None else min(first, low.as_py())
         last = high.as_py() if last is None else max(last, high.as_py())
         keys = batch.select(list(sort_by))
-        unordered += _unordered(keys if before is None else _joined(before, keys))
+        unordered += _unordered(keys if before is None else _join_batches(before, keys))
         before = keys.slice(keys.num_rows - 1)
         rows += batch.num_rows
     if rows != segment.rows:
@@ -204,12 +205,12 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
         yield from _time_troubles(segment, first, last)
 
 
-def _joined(before: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
+def _join_batches(before: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
     return pa.Table.from_batches([before, keys]).combine_chunks().to_batches()[0]
 
 
 def _unordered(keys: pa.RecordBatch) -> int:
-    """How many rows are less than the one before them."""
+    """Return how many rows sort before the row that precedes them."""
     equal = np.ones(max(0, keys.num_rows - 1), bool)
     less = ~equal
     for column in keys.columns:
@@ -225,7 +226,7 @@ def _time_troubles(segment: Segment, first: int, last: int) -> Iterator[str]:
         yield f"its rows are from {iso_time(first)} to {iso_time(last)}, in the index {stated}"
 
 
-def _difference(there: list[str], stated: list[str]) -> str:
+def _describe_difference(there: list[str], stated: list[str]) -> str:
     more, less = [name for name in there if name not in stated], [name for name in stated if name not in there]
     parts = [f"{kind} {', '.join(names[:5])}" for kind, names in (("also", more), ("without", less)) if names]
     if parts:
@@ -234,28 +235,28 @@ def _difference(there: list[str], stated: list[str]) -> str:
     return f"different order, {swapped[0]} before {swapped[1]}"
 
 
-def _without(error: Exception, key: str) -> str:
+def _shorten_error(error: Exception, key: str) -> str:
     return str(error).removeprefix(f"{key}: ")
 
 
 def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: pq.ParquetFile) -> Iterator[str]:
-    """Yield what is wrong with a text index. One that passes leaves out no row group that holds a text; one that finds
-    too much, which costs time only, passes too. A row group is in memory at a time. `file` is the segment's, whose
-    pages are as they should be."""
+    """Yield what is wrong with a text index. An index that passes never skips a row group that holds a text; one that
+    matches too many passes too, since that only costs time. One row group is in memory at a time. `file` is the
+    segment's, whose pages have been checked."""
     try:
         there = TextIndex(stored)
     except Corrupt as error:
         yield f"this side file cannot be read: {error}"
         return
-    made = _made_anew(columns, file)
+    made = _rebuild_text_index(columns, file)
     wanted = TextIndex(made)
-    if _sure(stored) != _sure(made):
+    if _fixed_fields(stored) != _fixed_fields(made):
         yield "this text index does not match the row groups or hashing of its segment"
     elif len(there.bits) == len(wanted.bits) and (lost := _lost(there.bits, wanted.bits)):
         yield f"this text index lacks {lost} bits of the texts of its segment: searches miss these texts"
 
 
-def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
+def _rebuild_text_index(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
     side = TextIndexSide(columns)
     names = [name for name in file.schema_arrow.names if name in _READ or name.startswith(ATTRIBUTES.prefix)]
     for group in range(file.num_row_groups):
@@ -264,9 +265,9 @@ def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
     return bytes(side.finish().data)
 
 
-def _sure(file: bytes | memoryview) -> tuple[int, ...]:
-    """What does not hang on how often texts were counted: with very many in a row group that depends on their order,
-    and then sizes may differ."""
+def _fixed_fields(file: bytes | memoryview) -> tuple[int, ...]:
+    """Return the parts of the header that must be equal. Sizes may differ: with very many texts in a row group, their
+    count depends on their order."""
     _magic, _version, _nothing, groups, *sizes = HEADER.unpack_from(file)
     return groups, *sizes[1::2]
 

@@ -1,7 +1,7 @@
-"""What a check found, and what it looked at.
+"""Findings of checks, and counts of what was checked.
 
-What always holds: a finding says what is wrong, where, and what to do about it. So many are kept at most; the counts
-go on.
+What always holds: a finding says what is wrong, where, and what to do about it. Only a limited number is kept; the
+counts go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT = 1000
 
 @dataclass(frozen=True)
 class Finding:
-    """`organization` is its name, or "" where the finding is nobody's."""
+    """One thing that is wrong. `organization` is its name, or "" if the finding belongs to none."""
 
     check: str
     severity: str
@@ -35,7 +35,8 @@ class Finding:
 
 @dataclass
 class Findings:
-    """Of a whole run. `looked_at` counts by what was looked at; `unchecked` says what could not be, and why."""
+    """The findings of a run. `looked_at` counts what was checked, by kind; `unchecked` says what could not be, and
+    why."""
 
     kept: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -48,14 +49,15 @@ class Findings:
             self.kept.append(finding)
 
     def could_not(self, what: str, error: Exception) -> None:
-        """Said once for each check and reason: a store that is away is away for every object."""
+        """Note what could not be checked, once for each check and reason: a store that is away is away for every
+        object."""
         said = f"{what}: {error}"
         if said not in self.unchecked and len(self.unchecked) < KEPT:
             self.unchecked.append(said)
 
     @contextmanager
     def attempt(self, what: str) -> Iterator[None]:
-        """What cannot be reached is not checked, and the others are."""
+        """Run one check. If something it needs is unavailable, note that and let the other checks run."""
         try:
             yield
         except Unavailable as error:
@@ -64,7 +66,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Lake:
-    """What checks look into. `directory` holds files of a remote store while they are read; `say` tells of progress."""
+    """The lake that is checked. `directory` holds files of a remote store while they are read; `say` shows progress."""
 
     index: Index
     store: ObjectStore
@@ -73,8 +75,8 @@ class Lake:
 
 
 @dataclass(frozen=True)
-class Scope:
-    """Whose data, how thoroughly: `deep` reads everything, else `sample` pieces of work are drawn by `seed`."""
+class CheckScope:
+    """Whose data is checked, and how thoroughly: `deep` reads everything, otherwise `seed` draws `sample` items."""
 
     organization: Organization
     deep: bool

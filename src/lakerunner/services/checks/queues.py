@@ -1,7 +1,7 @@
-"""What came is done or known to be on its way, and what is to be said is being said.
+"""Check that raw objects, work and messages are done or on their way.
 
 Comes in: rows of the index about raw objects, failed work, outbox and bus. Goes out: an error for an object that is
-done and does not say so whole; notes for what waits too long, failed, or has nobody who takes it.
+done but whose row is incomplete; notes for what waits too long, has failed, or has no reader.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakerunner.bus.backlog import Backlog
-from lakerunner.model.plural import plural
+from lakerunner.model.display import plural
 from lakerunner.model.time import DAY_NS, SECOND_NS
-from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
+from lakerunner.services.checks.finding import ERROR, NOTE, CheckScope, Finding, Findings, Lake
 
 CHECK_SOURCES, CHECK_WORK, CHECK_OUTBOX, CHECK_BUS = "sources", "work", "outbox", "bus"
 STALE_SECONDS = DAY_NS // SECOND_NS
 BUS_SECONDS = 3600.0
 
 
-def check_sources(lake: Lake, scope: Scope, found: Findings) -> None:
+def check_sources(lake: Lake, scope: CheckScope, found: Findings) -> None:
     inspect, id_ = lake.index.inspect, scope.organization.id
     found.looked_at["raw objects"] += inspect.count_sources(id_)
     for key, endless in inspect.endless_sources(id_):
@@ -39,7 +39,7 @@ def check_sources(lake: Lake, scope: Scope, found: Findings) -> None:
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, failed.oldest or "", to_do))
 
 
-def check_work(lake: Lake, scope: Scope, found: Findings) -> None:
+def check_work(lake: Lake, scope: CheckScope, found: Findings) -> None:
     for work in lake.index.inspect.failed_work(scope.organization.id):
         aside = work.state == "aside"
         ended = "set aside" if aside else "failed, to be tried again"
@@ -49,7 +49,7 @@ def check_work(lake: Lake, scope: Scope, found: Findings) -> None:
 
 
 def check_outbox(lake: Lake, found: Findings, pause: Callable[[], None]) -> None:
-    """A message that is still there after a pause waits for a relay."""
+    """Note messages that are still in the outbox after a pause: no relay takes them."""
     before = {topic: oldest for topic, _, oldest in lake.index.inspect.outbox()}
     found.looked_at["topics of the outbox"] += len(before)
     if not before:

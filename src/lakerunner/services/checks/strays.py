@@ -1,11 +1,11 @@
-"""No object below db/ is unknown to the index.
+"""Check that the index knows every object below db/.
 
 Comes in: a listing. Goes out: findings. An object that no row names is an error once it is older than the grace time
-of the sweeper; before, it may be of work that is about to be committed: young ones are counted in one note. Files of
-segments that are live no more, and past the grace time, are a note: the sweeper is late.
+of the sweeper. Before that it may belong to work that is about to be committed; such objects are counted in one note.
+Files of segments that are not live any more, past the grace time, are a note: the sweeper is late.
 
-What always holds: an object is looked up after it was listed, and one that is reported is still there: what is
-committed or swept meanwhile is no finding.
+What always holds: an object is looked up after it was listed, and one that is reported still exists, so objects that
+are committed or swept meanwhile are not findings.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from lakerunner.model.display import plural
 from lakerunner.model.errors import Absent
-from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.store import ObjectMeta
-from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
-from lakerunner.services.checks.reading import size_of
-from lakerunner.services.lister import batches
-from lakerunner.services.sweep.names import segment_in
+from lakerunner.services.checks.finding import ERROR, NOTE, CheckScope, Finding, Findings, Lake
+from lakerunner.services.checks.segment_reading import size_of
+from lakerunner.services.sweep.finding import listing_pages, segment_in
 
 CHECK = "objects"
 _ID = re.compile(r"tbl_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[^/]+")
@@ -40,11 +39,11 @@ class _Tally:
     oldest: str = ""
 
 
-def check_strays(lake: Lake, scope: Scope, found: Findings) -> None:
-    """Of one organization."""
+def check_strays(lake: Lake, scope: CheckScope, found: Findings) -> None:
+    """Check the objects of one organization."""
     tally = _Tally()
     prefix = f"{SEGMENT_PREFIX}{scope.organization.id}/"
-    for page in batches(lake.store.list(prefix)):
+    for page in listing_pages(lake.store.list(prefix)):
         _look_at(lake, scope, page, found, tally)
         lake.say(f"{scope.organization.name}: {plural(found.looked_at['objects'], 'object')} below {SEGMENT_PREFIX}")
     if tally.young:
@@ -57,7 +56,7 @@ def check_strays(lake: Lake, scope: Scope, found: Findings) -> None:
 
 
 def check_unowned(lake: Lake, found: Findings) -> None:
-    """What stands below db/ and below no organization that we know."""
+    """Report objects below db/ that belong to no known organization."""
     known = {str(one.id) for one in lake.index.organizations.all()}
     for meta in lake.store.list(SEGMENT_PREFIX):
         owner = meta.key.removeprefix(SEGMENT_PREFIX).partition("/")[0]
@@ -70,12 +69,12 @@ def check_unowned(lake: Lake, found: Findings) -> None:
 
 
 def _is_new(lake: Lake, owner: str) -> bool:
-    """Of an organization that was made meanwhile. Its name is no directory of its segments."""
+    """Return whether the organization was created meanwhile. Segments are below its id, never below its name."""
     one = lake.index.organizations.find(owner)
     return one is not None and str(one.id) == owner
 
 
-def _look_at(lake: Lake, scope: Scope, page: Sequence[ObjectMeta], found: Findings, tally: _Tally) -> None:
+def _look_at(lake: Lake, scope: CheckScope, page: Sequence[ObjectMeta], found: Findings, tally: _Tally) -> None:
     found.looked_at["objects"] += len(page)
     ids = {meta.key: id_ for meta in page if (id_ := _id_in(meta.key)) is not None}
     inspect = lake.index.inspect
@@ -85,7 +84,7 @@ def _look_at(lake: Lake, scope: Scope, page: Sequence[ObjectMeta], found: Findin
         id_ = ids.get(meta.key)
         segment = segments.get(id_) if id_ is not None else None
         if segment is None or meta.key not in set(_names(segment)):
-            goes = segment_in(meta.key) is not None and id_ not in states  # as services/sweep/orphans.py has it
+            goes = segment_in(meta.key) is not None and id_ not in states  # as in services/sweep/segment_chores.py
             _add_unknown(lake, scope, meta, _SWEEP if goes else _LOOK, found, tally)
             continue
         state, ended_seconds = states[segment.id]
@@ -94,7 +93,7 @@ def _look_at(lake: Lake, scope: Scope, page: Sequence[ObjectMeta], found: Findin
             tally.oldest = tally.oldest or meta.key
 
 
-def _add_unknown(lake: Lake, scope: Scope, meta: ObjectMeta, to_do: str, found: Findings, tally: _Tally) -> None:
+def _add_unknown(lake: Lake, scope: CheckScope, meta: ObjectMeta, to_do: str, found: Findings, tally: _Tally) -> None:
     age = (scope.now_ns - meta.modified_ns) / SECOND_NS
     if age < scope.grace_seconds:
         tally.young += 1
@@ -116,7 +115,7 @@ def _id_in(key: str) -> UUID | None:
 
 
 def _is_there(lake: Lake, key: str) -> bool:
-    """The sweeper may have been faster than we."""
+    """Return whether the object still exists: the sweeper may have deleted it."""
     try:
         size_of(lake.store, key)
     except Absent:

@@ -1,1 +1,1 @@
-"""What `lakerunner repair` does: a module for each step."""
+"""The steps of `lakerunner repair`, a module each."""

@@ -1,9 +1,9 @@
-"""Segments that are lost or damaged, and what repairs have in common.
+"""Find segments that are lost or damaged, and order them into units of repair.
 
-Comes in: the live segments of an organization. Goes out: those whose files are not as fsck wants them, every page read,
-in the order in which they are to be repaired: raw rows before rollups, rollups by their tiers, and of raw rows those
-that came in last first. A merge holds rows of neighbours in that order, so the newest raw objects that are in no
-segment are those of the newest lost segment.
+Comes in: the live segments of an organization. Goes out: those whose files fail fsck's checks with every page read, in
+the order of repair: raw rows before rollups, rollups by their tiers, and raw rows from the latest ingested to the
+earliest. A merge holds neighbours in the order of ingest, so the newest raw objects that are in no segment belong to
+the newest lost segment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from lakerunner.index.inspect import Tier
+from lakerunner.index.segments import CollectorTier
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIER_NAMES
@@ -27,7 +27,7 @@ from lakerunner.services.checks.finding import Lake
 
 
 class Unrepairable(Exception):
-    """A segment that stays as it is, with the reason."""
+    """Raised if a segment cannot be repaired, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Tools:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A live segment, when it came into the index, and what is wrong with it."""
+class LostSegment:
+    """A live segment, when it was committed, and what is wrong with it."""
 
     segment: Segment
     born: datetime
@@ -55,12 +55,12 @@ class Lost:
 
     @property
     def whole_file(self) -> bool:
-        """Whether the Parquet file itself is as it should be, and only what stands beside it is not."""
+        """Return whether the Parquet file itself is intact, and only side files are not."""
         return all(one.harm in (Harm.SIDE_MISSING, Harm.SIDE_DAMAGED) for one in self.troubles)
 
     @property
     def what(self) -> str:
-        """What is wrong, in a few words: the file before those beside it."""
+        """Return what is wrong, in a few words: with the file, else with a side file."""
         one = next((one for one in self.troubles if one.where == self.segment.path), self.troubles[0])
         if one.where == self.segment.path:
             return str(one.harm)
@@ -69,11 +69,11 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Lost segments that are repaired together: of one place and one commit, whose times overlap."""
+class RepairUnit:
+    """Lost segments that are repaired together: of one tier and one commit, with overlapping times."""
 
     organization: Organization
-    lost: tuple[Lost, ...]
+    lost: tuple[LostSegment, ...]
 
     @property
     def first(self) -> Segment:
@@ -97,9 +97,9 @@ class Unit:
         return TimeRange(min(time.start_ns for time in times), max(time.end_ns for time in times))
 
     @property
-    def tier(self) -> Tier:
+    def tier(self) -> CollectorTier:
         one = self.first
-        return Tier(one.organization, one.collector, one.signal, one.frequency_ms)
+        return CollectorTier(one.organization, one.collector, one.signal, one.frequency_ms)
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class Unit:
         return self.lost[0].what + count
 
 
-def find_lost(lake: Lake, organization: Organization) -> list[Lost]:
+def find_lost(lake: Lake, organization: Organization) -> list[LostSegment]:
     """Read all files of the organization's live segments; return what is lost or damaged and still live."""
     found: list[tuple[Segment, tuple[Trouble, ...]]] = []
     total, done = lake.index.inspect.count_live(organization.id), 0
@@ -125,23 +125,23 @@ def find_lost(lake: Lake, organization: Organization) -> list[Lost]:
             lake.say(f"{organization.name}: files of {done} of {total} segments")
     ids = [segment.id for segment, _ in found]
     live, born = lake.index.inspect.still_live(ids), lake.index.inspect.born(ids)
-    return [Lost(segment, born[segment.id], troubles) for segment, troubles in found if segment.id in live]
+    return [LostSegment(segment, born[segment.id], troubles) for segment, troubles in found if segment.id in live]
 
 
-def units_of(organization: Organization, lost: Iterable[Lost]) -> list[Unit]:
-    """In the order in which they are to be repaired. A segment whose file is whole is a unit of its own."""
-    places: dict[object, list[Lost]] = {}
+def units_of(organization: Organization, lost: Iterable[LostSegment]) -> list[RepairUnit]:
+    """Return the units in the order of repair. A segment whose Parquet file is intact is a unit of its own."""
+    places: dict[object, list[LostSegment]] = {}
     for one in lost:
         segment = one.segment
         of = segment.collector, segment.signal, segment.frequency_ms, segment.sort_version
         commit = (segment.level, one.born, segment.rolled) if not segment.frequency_ms else ()
         places.setdefault((of, segment.id) if one.whole_file else (of, commit), []).append(one)
-    units = [Unit(organization, group) for some in places.values() for group in _overlapping(some)]
+    units = [RepairUnit(organization, group) for some in places.values() for group in _overlapping(some)]
     return sorted(units, key=lambda unit: (unit.first.frequency_ms, -unit.ingested, unit.ids))
 
 
-def _overlapping(lost: Iterable[Lost]) -> Iterator[tuple[Lost, ...]]:
-    group: list[Lost] = []
+def _overlapping(lost: Iterable[LostSegment]) -> Iterator[tuple[LostSegment, ...]]:
+    group: list[LostSegment] = []
     for one in sorted(lost, key=lambda one: (one.segment.time, one.segment.id)):
         if group and one.segment.time.start_ns >= max(other.segment.time.end_ns for other in group):
             yield tuple(group)

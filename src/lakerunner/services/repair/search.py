@@ -1,11 +1,11 @@
-"""The rows of lost segments, found again in raw objects.
+"""Find the rows of lost segments in raw objects.
 
 Comes in: a unit of lost segments of raw rows. Goes out: segments in the scratch directory that together have the rows
-to restore, from how many raw objects they are, and which raw objects could not be used.
+to restore, the number of their raw objects, and the raw objects that could not be used.
 
-The index names the candidates: a segment that was never merged came in with its raw objects, in one transaction; those
-of a merged one came before it, the latest first. An object is made into rows by the code of ingest, one at a time, and
-what live segments hold of them is subtracted. When all rows are found, no further object is read.
+The index names the candidates: a segment that was never merged was committed with its raw objects, in one transaction;
+those of a merged segment came before it, and the latest are read first. The code of ingest converts one object at a
+time to rows, and rows that live segments hold are subtracted. Once all rows are found, no further object is read.
 """
 
 from __future__ import annotations
@@ -26,32 +26,30 @@ from lakerunner.model.errors import Absent, Corrupt, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SIGNALS
 from lakerunner.pipeline.ingest import read_object
-from lakerunner.pipeline.restore import Scratch, copy_groups, keep_rows, make_again
+from lakerunner.pipeline.restore import ScratchStore, copy_groups, keep_rows, make_again
 from lakerunner.services.checks.files import Harm
-from lakerunner.services.checks.identity import Identities, identities
-from lakerunner.services.checks.reading import local_file, sound_groups
-from lakerunner.services.checks.row_digest import Digests
-from lakerunner.services.repair.choice import Marks, Rows, choose
-from lakerunner.services.repair.held import Counts, HeldRows
-from lakerunner.services.repair.lost import Lost, Tools, Unit, Unrepairable
+from lakerunner.services.checks.row_digest import Digests, Identities, identities
+from lakerunner.services.checks.segment_reading import local_file, sound_groups
+from lakerunner.services.repair.choice import HeldRows, Marks, RowCounts, RowTable, choose
+from lakerunner.services.repair.lost import LostSegment, RepairUnit, Tools, Unrepairable
 
 MOST_OBJECTS = 10_000
 
 
 class Moved(Exception):
-    """A segment was replaced while it was read: look again."""
+    """Raised if a segment was replaced while it was read: search again."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """A segment in the scratch directory: of one raw object, or of what is left of a damaged file. The rows are those
-    in the time that is looked for, by their places."""
+class CandidateRows:
+    """A segment in the scratch directory: of one raw object, or of the intact part of a damaged file. `rows` are the
+    positions of its rows in the time of the lost segments."""
 
     segment: Segment
     rows: npt.NDArray[np.int64]
     digests: Digests
-    held: Counts
-    beside: Counts
+    held: RowCounts
+    beside: RowCounts
     source: SourceRecord | None = None
 
 
@@ -64,10 +62,9 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """`segments` have the rows to restore, in the order of their raw objects. `complete`: all raw objects that may have
-    had rows of what was lost were looked at, `rejected` among them. `elsewhere`: how many of their rows live segments
-    hold."""
+    had lost rows were read, including `rejected` ones. `elsewhere` is how many of their rows live segments hold."""
 
     segments: tuple[Segment, ...]
     objects: int
@@ -82,26 +79,27 @@ class Found:
 
 
 class Search:
-    """For one unit. Damaged segments are in `without`: they cannot be read, so nothing they hold is subtracted."""
+    """The search for one unit. Damaged segments are in `without`: they cannot be read, so their rows are not
+    subtracted."""
 
-    def __init__(self, tools: Tools, unit: Unit, without: frozenset[UUID], directory: Path) -> None:
+    def __init__(self, tools: Tools, unit: RepairUnit, without: frozenset[UUID], directory: Path) -> None:
         self._tools = tools
         self._unit = unit
         self._without = without
         self._directory = directory
-        self._scratch = Scratch(directory / "scratch", tools.put_file)
-        self._parts: list[Part] = []
+        self._scratch = ScratchStore(directory / "scratch", tools.put_file)
+        self._parts: list[CandidateRows] = []
         self._rejected: list[Rejected] = []
         self._missing: list[Digests] = []
         self._count = 0
         self._elsewhere = 0
 
     @property
-    def scratch(self) -> Scratch:
+    def scratch(self) -> ScratchStore:
         return self._scratch
 
-    def run(self) -> Found:
-        """Unrepairable if nothing can be compared, Moved if segments were replaced meanwhile."""
+    def run(self) -> SearchResult:
+        """Search. Unrepairable if rows cannot be compared, Moved if segments were replaced meanwhile."""
         version, now = self._unit.first.sort_version, SIGNALS[self._unit.first.signal].sort_version
         if version != now:
             raise Unrepairable(f"it was written with sort version {version}, and this release writes {now}")
@@ -116,13 +114,13 @@ class Search:
                 self._rejected.append(Rejected(candidate.source.key, _reason(error)))
             if self._count >= self._unit.rows:
                 break
-        chosen = self._chosen(exact)
+        chosen = self._choose(exact)
         salvaged = self._salvage(chosen) if sum(marks.sum() for _, marks in chosen) < self._unit.rows else []
         complete = read == len(candidates)
-        return self._found(chosen, salvaged, complete)
+        return self._build_result(chosen, salvaged, complete)
 
     def _candidates(self) -> tuple[list[SourceRecord], bool]:
-        """(raw objects that may hold the rows, whether they are exactly those of the commit)"""
+        """Return the raw objects that may hold the rows, and whether they are exactly those of the commit."""
         inspect, born = self._tools.lake.index.inspect, self._unit.lost[0].born
         for exact in (True, False) if not self._unit.first.level else (False,):
             if found := inspect.sources_until(self._unit.tier, Birth(born, exact), MOST_OBJECTS + 1):
@@ -130,7 +128,7 @@ class Search:
         return [], False
 
     def _held_rows(self, exact: bool) -> tuple[HeldRows, HeldRows]:
-        """(what live segments hold, what those of them hold that came in with the lost ones)"""
+        """Return the rows of live segments, and the rows of those that were committed with the lost ones."""
         unit = self._unit
         birth = Birth(unit.lost[0].born, exact)
         holders = self._tools.lake.index.inspect.holders(unit.tier, unit.time, birth, {*self._without, *unit.ids})
@@ -156,7 +154,7 @@ class Search:
                 raise Unrepairable(f"segment {segment.id}, which may hold its rows, cannot be read: {error}") from error
 
     def _take(self, candidate: SourceRecord, held: tuple[HeldRows, HeldRows], exact: bool) -> None:
-        """Make the rows of one raw object, and keep those that may have been lost."""
+        """Convert one raw object to rows, and keep those that may have been lost."""
         tools, unit = self._tools, self._unit
         source, of = candidate.source, unit.first
         if source.bucket != tools.lake.store.bucket:
@@ -179,24 +177,25 @@ class Search:
             self._parts.append(part)
             self._count_missing(part, exact)
 
-    def _part(self, segment: Segment, held: tuple[HeldRows, HeldRows], candidate: SourceRecord) -> Part | None:
-        rows, digests = _joined(list(identities(self._scratch, segment, self._unit.time, self._directory)))
+    def _part(self, segment: Segment, held: tuple[HeldRows, HeldRows], candidate: SourceRecord) -> CandidateRows | None:
+        rows, digests = _join_identities(list(identities(self._scratch, segment, self._unit.time, self._directory)))
         all_held, beside = (some.counts(digests) for some in held)
-        return Part(segment, rows, digests, all_held, beside, candidate) if len(rows) else None
+        return CandidateRows(segment, rows, digests, all_held, beside, candidate) if len(rows) else None
 
-    def _count_missing(self, part: Part, exact: bool) -> None:
-        """Count the rows that are missing; of a merged segment each once, which is looked at when it may be enough."""
+    def _count_missing(self, part: CandidateRows, exact: bool) -> None:
+        """Count the missing rows. In a merged segment equal rows count once; they are made unique only when the count
+        may be reached, since that takes time."""
         self._missing.append(part.digests[part.held == 0])
         self._count += len(self._missing[-1])
         if not exact and self._count >= self._unit.rows:
             self._missing = [np.unique(np.concatenate(self._missing))]
             self._count = len(self._missing[0])
 
-    def _chosen(self, exact: bool) -> list[tuple[Part, Marks]]:
+    def _choose(self, exact: bool) -> list[tuple[CandidateRows, Marks]]:
         if not self._parts:
             return []
         objects = {key: number for number, key in enumerate(dict.fromkeys(_key(part) for part in self._parts))}
-        rows = Rows(
+        rows = RowTable(
             np.concatenate([part.digests for part in self._parts]),
             np.concatenate([part.held for part in self._parts]),
             np.concatenate([part.beside for part in self._parts]),
@@ -207,22 +206,22 @@ class Search:
         ends = np.cumsum([len(part.rows) for part in self._parts])
         return list(zip(self._parts, np.split(marks, ends[:-1]), strict=True))
 
-    def _salvage(self, chosen: list[tuple[Part, Marks]]) -> list[tuple[Part, Marks]]:
-        """What is sound of damaged files, but for the rows that were found."""
+    def _salvage(self, chosen: list[tuple[CandidateRows, Marks]]) -> list[tuple[CandidateRows, Marks]]:
+        """Return the rows of the intact parts of damaged files, except those that were found in raw objects."""
         found = np.concatenate([np.zeros(0, np.uint64), *(part.digests[marks] for part, marks in chosen)])
         room = self._unit.rows - len(found)
         kept = []
         for lost in self._unit.lost:
             with suppress(Absent, Corrupt):
-                if (part := self._sound_part(lost)) is not None:
+                if (part := self._read_intact_part(lost)) is not None:
                     marks = ~np.isin(part.digests, found)
                     marks &= np.cumsum(marks) <= room
                     room -= int(marks.sum())
                     kept.append((part, marks))
         return kept
 
-    def _sound_part(self, lost: Lost) -> Part | None:
-        """A file that is not what the index says is not taken for what is left of it."""
+    def _read_intact_part(self, lost: LostSegment) -> CandidateRows | None:
+        """Return the intact part of a damaged file; None if the file is not the one that the index describes."""
         lake, segment = self._tools.lake, lost.segment
         if any(one.harm is not Harm.FILE_DAMAGED for one in lost.troubles if one.where == segment.path):
             return None
@@ -231,14 +230,16 @@ class Search:
             if not groups:
                 return None
             copied = copy_groups(lake.store, path, segment, groups, self._scratch)
-        rows, digests = _joined(list(identities(self._scratch, copied, self._unit.time, self._directory)))
+        rows, digests = _join_identities(list(identities(self._scratch, copied, self._unit.time, self._directory)))
         nothing = np.zeros(len(rows), np.int64)
-        return Part(copied, rows, digests, nothing, nothing)
+        return CandidateRows(copied, rows, digests, nothing, nothing)
 
-    def _found(self, chosen: list[tuple[Part, Marks]], salvaged: list[tuple[Part, Marks]], complete: bool) -> Found:
+    def _build_result(
+        self, chosen: list[tuple[CandidateRows, Marks]], salvaged: list[tuple[CandidateRows, Marks]], complete: bool
+    ) -> SearchResult:
         segments = []
         objects = set()
-        for part, marks in (*sorted(chosen, key=lambda pair: _place(pair[0])), *salvaged):
+        for part, marks in (*sorted(chosen, key=lambda pair: _ingest_order(pair[0])), *salvaged):
             if marks.any():
                 keep = np.zeros(part.segment.rows, np.bool_)
                 keep[part.rows[marks]] = True
@@ -246,20 +247,20 @@ class Search:
                 if part.source is not None:
                     objects.add(_key(part))
         left = sum(int(marks.sum()) for _, marks in salvaged)
-        return Found(tuple(segments), len(objects), left, tuple(self._rejected), complete, self._elsewhere)
+        return SearchResult(tuple(segments), len(objects), left, tuple(self._rejected), complete, self._elsewhere)
 
 
-def _joined(parts: list[Identities]) -> tuple[npt.NDArray[np.int64], Digests]:
+def _join_identities(parts: list[Identities]) -> tuple[npt.NDArray[np.int64], Digests]:
     rows = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
     return rows, np.concatenate([np.zeros(0, np.uint64), *(part.digests for part in parts)])
 
 
-def _key(part: Part) -> object:
+def _key(part: CandidateRows) -> object:
     return part.source.source.identity if part.source else None
 
 
-def _place(part: Part) -> tuple[Any, ...]:
-    """Rows of equal sort keys stand in the order in which their raw objects came in."""
+def _ingest_order(part: CandidateRows) -> tuple[Any, ...]:
+    """Return the order of a raw object: rows with equal sort keys are in the order of ingest."""
     assert part.source is not None  # noqa: S101 - of a raw object
     return part.source.ended_at, part.source.source.identity
 

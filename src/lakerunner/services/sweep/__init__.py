@@ -1,1 +1,1 @@
-"""What the sweeper takes, a module for each kind: each finds what is due, for a dry run too, and takes it."""
+"""The chores of the sweeper. Each finds what is due, also for a dry run, and deletes it."""

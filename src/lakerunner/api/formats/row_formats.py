@@ -1,0 +1,218 @@
+"""The formats of rows, the table FORMATS of them, and the choice by `format` or by the Accept header.
+
+docs/formats/sql_api.md describes each format and how it writes values.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from difflib import get_close_matches
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from anyio import to_thread
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from lakerunner.api.errors import error_body
+from lakerunner.api.formats.format import (
+    Close,
+    Format,
+    closing_fields,
+    column_list,
+    log_bug,
+    schema_of,
+    stream_chunks,
+    too_large,
+    warning_headers,
+    write_batches,
+)
+from lakerunner.api.formats.sse import SSE
+from lakerunner.api.stream import Broken
+from lakerunner.model.errors import UserError
+from lakerunner.model.frames import Sink
+from lakerunner.query.answer import Answer
+from lakerunner.query.row_text import csv_header, csv_rows, json_rows
+
+JSON_MAX_BYTES = 64 << 20
+PARQUET_MAX_BYTES = 64 << 20
+_GROUP_BYTES = 16 << 20  # of Arrow data in one row group
+_ANY = ("*/*", "application/*", "")
+
+
+async def _respond_json(answer: Answer, close: Close) -> Response:
+    """Respond with one object of columns, rows and the closing fields: complete or an error status, limited in size."""
+    parts: list[bytes] = []
+    size = 0
+    async with aclosing(write_batches(answer, lambda batch: list(json_rows(batch)))) as batches:
+        async for rows in batches:
+            size += sum(map(len, rows)) + len(rows)
+            if size > JSON_MAX_BYTES:
+                raise too_large("JSON", JSON_MAX_BYTES)
+            parts.extend(rows)
+    tail = orjson.dumps({"row_count": len(parts), **closing_fields(answer.account)})
+
+    def whole() -> bytes:
+        close()
+        head = b'{"columns":' + orjson.dumps(column_list(answer.schema)) + b',"rows":['
+        return head + b",".join(parts) + b"]," + tail[1:]
+
+    return Response(await to_thread.run_sync(whole), media_type=JSON.media_type)
+
+
+JSON = Format("json", "application/json", _respond_json, partial=False)
+
+
+async def _respond_ndjson(answer: Answer, close: Close) -> Response:
+    return await stream_chunks(answer, close, NDJSON.media_type, _ndjson_lines(answer))
+
+
+async def _ndjson_lines(answer: Answer) -> AsyncGenerator[bytes]:
+    """Yield a line per row. A query that fails later ends with an `{"error": ...}` line and is cut off."""
+    begun = False
+    try:
+        async for lines in write_batches(answer, _write_ndjson):
+            yield lines
+            begun = True
+    except Exception as error:
+        if not begun:
+            raise
+        log_bug(error)
+        yield orjson.dumps({"error": error_body(error)}) + b"\n"
+        raise Broken from error
+
+
+def _write_ndjson(batch: pa.RecordBatch) -> bytes:
+    return b"".join(row + b"\n" for row in json_rows(batch))
+
+
+NDJSON = Format("ndjson", "application/x-ndjson", _respond_ndjson)
+
+
+async def _respond_csv(answer: Answer, close: Close) -> Response:
+    return await stream_chunks(answer, close, f"{CSV.media_type}; charset=utf-8; header=present", _csv_lines(answer))
+
+
+async def _csv_lines(answer: Answer) -> AsyncGenerator[bytes]:
+    """Yield a line of names and a line per row. The names are sent with the first rows, so that a query that fails
+    before them has an error status."""
+    head = csv_header((await schema_of(answer)).names)
+    async for lines in write_batches(answer, csv_rows):
+        yield head + lines
+        head = b""
+    yield head
+
+
+CSV = Format("csv", "text/csv", _respond_csv)
+
+
+async def _respond_arrow(answer: Answer, close: Close) -> Response:
+    return await stream_chunks(answer, close, ARROW.media_type, _arrow_messages(answer))
+
+
+async def _arrow_messages(answer: Answer) -> AsyncGenerator[bytes]:
+    """Yield an Arrow IPC stream. If the query fails, it is cut off without an end-of-stream mark."""
+    sink = Sink()
+    writer = pa.ipc.new_stream(sink, await schema_of(answer))
+
+    def message(batch: pa.RecordBatch) -> bytes:
+        writer.write_batch(batch)
+        return sink.take()
+
+    async for data in write_batches(answer, message):
+        yield data
+    writer.close()
+    yield sink.take()
+
+
+ARROW = Format("arrow", "application/vnd.apache.arrow.stream", _respond_arrow)
+
+
+async def _respond_parquet(answer: Answer, close: Close) -> Response:
+    """Respond with a Parquet file: complete or an error status, limited in size, because its footer is at its end."""
+    file = _ParquetFile(await schema_of(answer))
+    async with aclosing(write_batches(answer, file.add)) as batches:
+        async for _ in batches:
+            pass
+    data = await to_thread.run_sync(file.finish)
+    headers = warning_headers(answer.account)
+    await to_thread.run_sync(close)
+    return Response(data, headers=headers, media_type=PARQUET.media_type)
+
+
+class _ParquetFile:
+    """A Parquet file in memory, in row groups of about _GROUP_BYTES."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._buffer = io.BytesIO()
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._schema = schema
+        try:
+            self._writer = pq.ParquetWriter(self._buffer, schema, compression="zstd")
+        except pa.ArrowNotImplementedError as error:
+            raise UserError(f"cannot write the answer as Parquet: {error}. Cast the column to VARCHAR") from error
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Add a batch; return its number of rows."""
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= _GROUP_BYTES:
+            self._write()
+        return int(batch.num_rows)
+
+    def finish(self) -> bytes:
+        self._write()
+        self._writer.close()
+        return self._buffer.getvalue()
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting, self._waiting_bytes = [], 0
+        if self._buffer.tell() > PARQUET_MAX_BYTES:
+            raise too_large("Parquet", PARQUET_MAX_BYTES)
+
+
+PARQUET = Format("parquet", "application/vnd.apache.parquet", _respond_parquet)
+
+
+FORMATS = {one.name: one for one in (JSON, NDJSON, CSV, ARROW, PARQUET, SSE)}
+_BY_MEDIA_TYPE = {one.media_type: one for one in FORMATS.values()}
+
+
+def format_named(name: str) -> Format:
+    """Return a format by name; the error for an unknown name suggests a near one."""
+    if name in FORMATS:
+        return FORMATS[name]
+    near = get_close_matches(name, FORMATS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(FORMATS)}"
+    raise UserError(f"unknown format {name!r}: {hint}")
+
+
+def format_accepted(accept: str) -> Format:
+    """Return the format that the client prefers; JSON if it accepts anything."""
+    for name in sorted(accept.split(","), key=_liking, reverse=True):
+        media_type = name.partition(";")[0].strip().lower()
+        if media_type in _BY_MEDIA_TYPE:
+            return _BY_MEDIA_TYPE[media_type]
+        if media_type in _ANY:
+            return JSON
+    raise HTTPException(
+        406, f"none of the types in Accept {accept!r} is supported: request one of {', '.join(_BY_MEDIA_TYPE)}"
+    )
+
+
+def _liking(media_type: str) -> float:
+    """Return the `q` of one part of an Accept header."""
+    for parameter in media_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0

@@ -1,1 +1,0 @@
-"""Loki's push API."""

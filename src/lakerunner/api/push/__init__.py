@@ -1,0 +1,1 @@
+"""What senders push: telemetry as OTLP, Prometheus remote-write or Loki, and notifications of new raw objects."""

@@ -1,0 +1,19 @@
+"""The operators that workers know. A new one is a file of its own and a line here (docs/guides/add-an-operator.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakerunner.plan.operator import Operator, SqlRows
+from lakerunner.promql.operators import FetchSamples, SeriesFragment
+from lakerunner.query.metrics.list_series import ListSeries
+
+OPERATORS: Mapping[str, type[Operator]] = {
+    one.name: one
+    for one in (
+        SqlRows,  # rows of a SELECT
+        SeriesFragment,  # a part of a PromQL expression
+        FetchSamples,  # samples as they are
+        ListSeries,  # series, labels, metadata, exemplars, sketches
+    )
+}

@@ -1,0 +1,320 @@
+"""Which row groups of a segment may hold a row that a scan needs, by text index, footer and bloom filters.
+
+Input: the scan's time range and conditions, the text index, the footer. Output: numbers of row groups. Invariant: a row
+group with a row that meets the time range and all conditions is never pruned.
+
+Attributes are the subtle part. Their text may come from a column of their own or from the overflow map, and from a
+string or a value of another type: the statistics of their column say nothing about the map, and the text index knows
+strings only. So an attribute prunes only where the keys of the map exclude it, or where its text can only be that of a
+string.
+
+Bloom filters are Parquet's split block filters with xxHash: only the header and one block of 32 bytes are read, however
+large the filter is.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from xxhash import xxh64_intdigest
+
+from lakerunner.lakeql.tables import ColumnKind, table_of_signal
+from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import ATTRIBUTES, SCOPES, Attribute
+from lakerunner.model.text_index import TextIndex, TextQuery, attribute_query, fold, grams, text_query
+from lakerunner.model.time import TimeRange
+from lakerunner.plan.scan import Scan
+from lakerunner.query.segment_cache.footers import Footer, ValueRange
+from lakerunner.query.segment_cache.spans import Span, fewer, joined, without
+
+TEXT_INDEX, STATISTICS, BLOOM_FILTER = "text index", "statistics", "bloom filter"
+_PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
+_MOST_RANGES = 16  # row ranges of one file; DuckDB tests each of them for every row
+_LITERAL_LEAST = 3  # bytes of a trigram
+_ID = re.compile(r"([0-9a-f]{2})*")
+# Texts that a number, bytes, an array or a kvlist may have too: docs/formats/attributes.md.
+_NOT_ONLY_A_STRING = re.compile(
+    r"[-+.0-9eE]*|(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?|[{\[].*", re.S
+)
+ReadAt = Callable[[int, int], bytes]  # (offset, length)
+
+_BLOCK = 32
+_WORDS = struct.Struct("<8I")
+_SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+# The header in Thrift's compact protocol: 1: numBytes, then 2: BLOCK, 3: XXHASH, 4: UNCOMPRESSED, and its end.
+_NUM_BYTES = b"\x15"
+_KINDS = bytes.fromhex("1c1c00001c1c00001c1c000000")
+_HEADER_MOST = len(_NUM_BYTES) + 5 + len(_KINDS)
+# A filter that excludes nothing: one block with all bits set.
+NEUTRAL = _NUM_BYTES + b"\x40" + _KINDS + b"\xff" * _BLOCK
+
+
+@dataclass(frozen=True)
+class TextFindings:
+    """What a text index says: the number of row groups, and those that may hold rows that meet all conditions
+    (`alive`). `strings` are the row groups that may hold an attribute's text as a string; values of other types may
+    still match elsewhere."""
+
+    groups: int
+    alive: frozenset[int]
+    strings: tuple[tuple[Attribute, frozenset[int]], ...] = ()
+
+
+@dataclass(frozen=True)
+class RowGroupChoice:
+    """The row groups to read, as half-open ranges of their numbers, and how many of the others each reason pruned."""
+
+    groups: list[Span]
+    pruned: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _TextCondition:
+    """One of these texts must be present. `decides`: a row group without any of them holds no matching row."""
+
+    column: str | Attribute
+    texts: tuple[TextQuery, ...]
+    decides: bool
+
+
+class TextQuestions:
+    """The questions of a scan to text indexes, built once for all of its segments."""
+
+    def __init__(self, scan: Scan) -> None:
+        conditions = scan.conditions if scan.signal == "logs" else ()
+        self._conditions = [made for condition in conditions if (made := _text_condition(condition))]
+
+    def __bool__(self) -> bool:
+        """Return whether a text index can say anything about the scan's conditions."""
+        return bool(self._conditions)
+
+    def findings(self, index: TextIndex) -> TextFindings:
+        alive = frozenset(range(index.groups))
+        strings = []
+        for one in self._conditions:
+            found = frozenset(group for text in one.texts for group in index.holding(text))
+            if one.decides:
+                alive &= found
+            elif isinstance(one.column, Attribute):
+                strings.append((one.column, found))
+        return TextFindings(index.groups, alive, tuple(strings))
+
+
+def _text_condition(condition: Condition) -> _TextCondition | None:
+    texts = _texts(condition)
+    if isinstance(condition, Present) or not texts:
+        return None
+    if isinstance(condition.column, Attribute):
+        only_a_string = isinstance(condition, Equals) and not any(map(_NOT_ONLY_A_STRING.fullmatch, texts))
+        return _TextCondition(condition.column, tuple(map(attribute_query, texts)), only_a_string)
+    ignore_case = isinstance(condition, Contains) and condition.ignore_case
+    return _TextCondition(condition.column, tuple(text_query(t, ignore_case=ignore_case) for t in texts), decides=True)
+
+
+def pruned_groups(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> dict[int, str]:
+    """Return the row groups that hold no matching row, with the reason. `texts` None: there is no text index."""
+    known = _SegmentFacts(segment, footer)
+    tests = [known.overlap(scan.time), *map(known.meeting, scan.conditions)]
+    tests = [test for test in tests if test is not _any]
+    reasons: dict[int, str] = {}
+    for group in range(footer.groups):
+        if not all(test(group) for test in tests):
+            reasons[group] = STATISTICS
+        elif texts and texts.groups == footer.groups and not _may_have_texts(texts, known, group):
+            reasons[group] = TEXT_INDEX
+    return reasons
+
+
+def unmapped(
+    attributes: Iterable[Attribute], segment: Segment, footer: Footer, groups: Collection[int]
+) -> frozenset[Attribute]:
+    """Return the attributes that the maps of these row groups do not hold, as far as the statistics of keys tell."""
+    known = _SegmentFacts(segment, footer)
+    return frozenset(one for one in attributes if not any(known.in_map(one, group) for group in groups))
+
+
+def choose_groups(groups: int, reasons: Mapping[int, str]) -> RowGroupChoice:
+    """Return the row groups that no reason excludes, and some between them if there would be too many ranges."""
+    wanted = fewer(joined((group, group + 1) for group in range(groups) if group not in reasons), _MOST_RANGES)
+    rest = without([(0, groups)], wanted)
+    return RowGroupChoice(wanted, dict(Counter(reasons[group] for first, end in rest for group in range(first, end))))
+
+
+def ids_of(scan: Scan) -> dict[str, list[bytes]]:
+    """Return the ids by column, one of which a matching row must have; bloom filters are tested for them."""
+    columns = table_of_signal(scan.signal).named()
+    found = {}
+    for condition in scan.conditions:
+        if isinstance(condition, Equals) and isinstance(condition.column, str) and condition.column in columns:
+            column = columns[condition.column]
+            if column.kind is ColumnKind.ID and all(map(_ID.fullmatch, condition.values)):
+                found[column.name] = [bytes.fromhex(value) for value in condition.values]
+    return found
+
+
+def _may_have_texts(texts: TextFindings, known: _SegmentFacts, group: int) -> bool:
+    return group in texts.alive and all(
+        group in found or not known.only_strings(attribute, group) for attribute, found in texts.strings
+    )
+
+
+_Test = Callable[[int], bool]  # takes the number of a row group; built once for all row groups of a file
+
+
+def _any(_: int) -> bool:
+    return True
+
+
+def _none(_: int) -> bool:
+    return False
+
+
+class _SegmentFacts:
+    """What the footer says about row groups, with the meaning that the index gives to its columns."""
+
+    def __init__(self, segment: Segment, footer: Footer) -> None:
+        self._segment = segment
+        self._footer = footer
+        self._types = {column.name: column.type for column in segment.columns}
+        self._columns = table_of_signal(segment.signal).named()
+
+    def meeting(self, condition: Condition) -> _Test:
+        """Return a test for row groups that may hold a row that meets the condition."""
+        match condition:
+            case Present(attributes):
+                tests = [self._having(attribute, None) for attribute in attributes]
+                return lambda group: any(test(group) for test in tests)
+            case Equals(Attribute() as attribute, values):
+                return self._having(attribute, [_bytes(value) for value in values])
+            case Equals(str() as name, values):
+                return self._equal(name, values)
+        return _any
+
+    def overlap(self, time: TimeRange) -> _Test:
+        own = self._segment.time
+        if time.start_ns <= own.start_ns and own.end_ns <= time.end_ns:
+            return _any
+        bounds = self._footer.bounds("timestamp")
+        return _any if bounds is None else lambda group: bounds[group].may_overlap(time.start_ns, time.end_ns)
+
+    def only_strings(self, attribute: Attribute, group: int) -> bool:
+        """Return whether all values of the attribute in this row group are strings."""
+        own = self._types.get(_PREFIXES[attribute.scope] + attribute.key)
+        return own in (None, "string") and not self.in_map(attribute, group)
+
+    def _equal(self, name: str, values: Collection[str]) -> _Test:
+        """Return a test for a column whose text is what is stored."""
+        column = self._columns.get(name)
+        if column is None:
+            return _any
+        if column.name == "collector":
+            return _any if self._segment.collector in values else _none
+        stored: list[bytes]
+        if column.kind is ColumnKind.ID and all(map(_ID.fullmatch, values)):
+            stored = [bytes.fromhex(value) for value in values]
+        elif (
+            column.kind in (ColumnKind.PLAIN, ColumnKind.SEVERITY)
+            and column.type == "VARCHAR"
+            and column.name in _stored(self._segment.signal)
+        ):
+            stored = [_bytes(value) for value in values]
+        else:
+            return _any
+        return self._holding(column.name, stored)
+
+    def _having(self, attribute: Attribute, values: Collection[bytes] | None) -> _Test:
+        """Return a test for one of these texts of the attribute, or for any (None)."""
+        own = _PREFIXES[attribute.scope] + attribute.key
+        held = self._holding(own, values if self._types.get(own) == "string" else None)
+        return lambda group: self.in_map(attribute, group) or held(group)
+
+    def in_map(self, attribute: Attribute, group: int) -> bool:
+        if attribute.scope not in self._types:
+            return False
+        keys = self._footer.bounds(f"{attribute.scope}.key_value.key")
+        return keys is None or keys[group].may_hold(_bytes(attribute.key))
+
+    def _holding(self, column: str, values: Collection[bytes] | None) -> _Test:
+        """Return a test for one of these values, or for any (None). A column that the index does not list is null in
+        all rows."""
+        if column not in self._types:
+            return _none
+        bounds: list[ValueRange] | None = self._footer.bounds(column)
+        if bounds is None:
+            return _any
+        if values is None:
+            return lambda group: not bounds[group].none
+        return lambda group: any(map(bounds[group].may_hold, values))
+
+
+def _texts(condition: Condition) -> tuple[str, ...]:
+    """Return the texts, one of which the message or the record's own attribute must contain; none if the index cannot
+    tell."""
+    match condition:
+        case Contains("message", literal):
+            texts: tuple[str, ...] = (literal,)
+        case Equals("message", values):
+            texts = values
+        case Equals(Attribute(ATTRIBUTES.map_column), values) | Contains(
+            Attribute(ATTRIBUTES.map_column), values, False
+        ):
+            texts = (values,) if isinstance(values, str) else values
+            return texts if all(_encodable(text) and any(grams(fold(text.encode()))) for text in texts) else ()
+        case _:
+            return ()
+    return texts if all(_encodable(text) and len(text.encode()) >= _LITERAL_LEAST for text in texts) else ()
+
+
+def _stored(signal: str) -> list[str]:
+    return list(table_of_signal(signal).spec.schema.names)
+
+
+def _encodable(text: str) -> bool:
+    return not re.search("[\ud800-\udfff]", text)
+
+
+def _bytes(text: str) -> bytes:
+    """Encode the text. Half a surrogate pair, which JSON can state, is in no file."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def may_hold(read: ReadAt, place: Span, hashes: Iterable[int]) -> bool:
+    """Return whether the chunk with this filter may hold a value with one of these hashes. A filter of an unknown kind
+    excludes nothing."""
+    header = read(place[0], min(_HEADER_MOST, place[1] - place[0]))
+    start, bytes_ = _size(header)
+    if start + bytes_ != place[1] - place[0]:
+        return True
+    blocks = bytes_ // _BLOCK
+    for value in hashes:
+        block = _WORDS.unpack(read(place[0] + start + ((value >> 32) * blocks >> 32) * _BLOCK, _BLOCK))
+        low = value & 0xFFFFFFFF
+        if all(word >> ((low * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(block, _SALTS, strict=True)):
+            return True
+    return False
+
+
+def bloom_hash(value: bytes) -> int:
+    """Return the XXH64 with seed 0 of a value, as Parquet's filters use it."""
+    return xxh64_intdigest(value)
+
+
+def _size(header: bytes) -> Span:
+    """Return where the bits start after the header, and their length; (0, 0) for an unknown header."""
+    if header[:1] != _NUM_BYTES:
+        return 0, 0
+    number, at = 0, 1
+    while at < min(6, len(header)):
+        number |= (header[at] & 0x7F) << 7 * (at - 1)
+        at += 1
+        if not header[at - 1] & 0x80:
+            break
+    bytes_ = number >> 1  # zigzag of a number that is never negative
+    if header[at : at + len(_KINDS)] != _KINDS or bytes_ % _BLOCK or not bytes_:
+        return 0, 0
+    return at + len(_KINDS), bytes_

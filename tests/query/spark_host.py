@@ -1,0 +1,66 @@
+"""Spark for queries as the API starts it, in a process of its own, with tasks that know the language of tests."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from lakerunner.objects.open import StoreAddress
+from lakerunner.pipeline.ask.lease import QuerySpark, ShareLimits, Shares
+from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries, heap_bytes
+from lakerunner.pipeline.ask.run import AskLimits, TaskFunction
+from lakerunner.services import spark_daemon
+from lakerunner.services.spark_units import UnitSettings
+from servers.spark import spark_settings
+
+SECRETS = {"DATABASE_URL": "postgres://secret", "LAKERUNNER_WORKER_KEY": "secret", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+
+class SparkHost:
+    """The processes, and what leases them."""
+
+    def __init__(
+        self,
+        store: Path,
+        directory: Path,
+        seconds: float = 120.0,
+        memory: str = "640m",
+        conf: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.directory = directory
+        self.reasons: list[str] = []
+        plain = spark_settings(directory)
+        spark = for_queries(replace(plain, driver_memory=memory, conf=(*plain.conf, *conf)), daemon=spark_daemon.MODULE)
+        address = StoreAddress(store.as_uri())
+        units = UnitSettings(address, memory, heap_bytes(memory), seconds, 1_000_000, 1 << 30, 64 << 20, 2)
+        function = TaskFunction("query.spark_grep", "run_unit", pickle.dumps(units))
+        settings = ServeSettings(spark, address, AskLimits(seconds, 100_000, memory), function)
+        environment = os.environ | SECRETS | {"PYTHONPATH": str(Path(__file__).parents[1])}
+        self.processes = QueryProcesses(lambda: settings, environment, self.reasons.append)
+        self.spark = QuerySpark(self.processes, Shares(ShareLimits(wait_seconds=5.0)), seconds, slots=2)
+
+    @property
+    def pid(self) -> int:
+        """Of the process, where there is one."""
+        (child,) = self.processes._all
+        return child.popen.pid
+
+    @property
+    def idle(self) -> int:
+        """How many processes run no query."""
+        return len(self.processes._idle)
+
+    def below(self) -> list[psutil.Process]:
+        """The process, its JVM, the daemon, its workers and their sandboxes."""
+        top = psutil.Process(self.pid)
+        return [top, *(one for one in top.children(recursive=True) if one.status() != "zombie")]
+
+    def python_workers(self) -> list[psutil.Process]:
+        """Forks of the daemon, without it."""
+        ours = [one for one in self.below() if spark_daemon.MODULE in one.cmdline()]
+        pids = {one.pid for one in ours}
+        return [one for one in ours if one.ppid() in pids]
