@@ -12,42 +12,9 @@ import psutil
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
 
-TWICE = """
-import sys
-from lakerunner.pipeline.read.kernel_cache import share_kernels
-share_kernels()
-sys.path.insert(0, sys.argv[1])
-import sample
-print(sample.total(sample.np.arange(1000)), len(sample.total.stats.cache_misses))
-"""
-SAMPLE = """
-import numpy as np
-from numba import njit
-
-@njit(cache=True)
-def part(values, index):
-    return values[index] * 2
-
-@njit(cache=True)
-def total(values):
-    result = values[0]
-    for index in range(1, len(values)):
-        result += part(values, index)
-    return result
-"""
-
-
-def test_two_processes_compile_a_kernel_once(tmp_path: Path) -> None:
-    (tmp_path / "sample.py").write_text(SAMPLE)
-    command = [sys.executable, "-c", TWICE, str(tmp_path)]
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(2)]
-    answers = sorted(run.communicate(timeout=250)[0] for run in runs)
-    assert answers == ["999000 0\n", "999000 1\n"]
-
-
 COMPILING = """
 import sys, time
-from lakerunner.pipeline.read.kernel_cache import is_compiling
+from lakerunner.kernel_cache import is_compiling
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.warm import compile_aside
 runtime = Runtime("test")

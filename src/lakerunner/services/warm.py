@@ -2,8 +2,8 @@
 
 The kernels are divided into shares. A process that starts compiles the missing shares of its parts in the background
 (`compile_aside`): in processes of their own, one for each core, at a lower priority. A part that needs a kernel earlier
-compiles it itself, or waits if it is being compiled (`read/kernel_cache.py`). A file for each share says that it is
-complete for the sources as they are.
+compiles it itself, or waits if it is being compiled (`kernel_cache.py`). A file for each share says that it is complete
+for the sources as they are.
 
 `python -m lakerunner.services.warm` compiles all missing shares and waits for them.
 """
@@ -17,17 +17,21 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from functools import cache, partial
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-import numba
-
-import lakerunner
 from lakerunner.api.formats.series_text import warm as warm_rows
+from lakerunner.kernel_cache import (
+    DIRECTORY,
+    KernelCache,
+    announce_compiling,
+    is_compiling,
+    kernels_digest,
+    kernels_of,
+)
 from lakerunner.pipeline.jvm import spark_variables
 from lakerunner.pipeline.push_check import warm as warm_checks
-from lakerunner.pipeline.read.kernel_cache import DIRECTORY, announce_compiling, is_compiling, share_kernels
 from lakerunner.pipeline.remote_write.reader import warm_remote_write
 from lakerunner.pipeline.warm import warm_fold, warm_merges, warm_signal
 from lakerunner.query.metrics.kernels import warm as warm_scans
@@ -43,26 +47,17 @@ _LOWER_PRIORITY = 5  # not the lowest: a query may wait for a kernel that is bei
 _LOOK_SECONDS = 0.2
 
 
-def _warm_samples() -> None:
-    for warm in (warm_scans, warm_ties, warm_windows, warm_rows):
-        warm()
-
-
-def _warm_tending() -> None:
-    warm_fold()
-    warm_merges()
-
-
 # What is needed first comes first. Process n of two takes every second share: about 40 s of CPU time each.
-_SHARES: dict[str, Callable[[], None]] = {
-    "logs": partial(warm_signal, "logs"),
-    "metrics": partial(warm_signal, "metrics"),
-    "traces": partial(warm_signal, "traces"),
-    "functions": warm_functions,
-    "remote-write": warm_remote_write,
-    "samples": _warm_samples,
-    "push": warm_checks,
-    "tending": _warm_tending,
+Warm: TypeAlias = Callable[[], None]
+_SHARES: dict[str, tuple[Warm, ...]] = {
+    "logs": (partial(warm_signal, "logs"),),
+    "metrics": (partial(warm_signal, "metrics"),),
+    "traces": (partial(warm_signal, "traces"),),
+    "functions": (warm_functions,),
+    "remote-write": (warm_remote_write,),
+    "samples": (warm_scans, warm_ties, warm_windows, warm_rows),
+    "push": (warm_checks,),
+    "tending": (warm_fold, warm_merges),
 }
 _QUERY_SHARES = ("functions", "samples")
 _SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
@@ -110,7 +105,6 @@ class KernelCompiler:
 
 def compile_aside(runtime: Runtime, parts: Collection[str], note: Callable[[str], None]) -> None:
     """Start to compile the missing kernels of these parts, if any, and return at once."""
-    share_kernels()
     shares = _missing({share for part in parts for share in _SHARES_OF_PARTS.get(part, ())})
     if not shares:
         return
@@ -136,19 +130,20 @@ def _report(runtime: Runtime, compiler: KernelCompiler) -> None:
 
 def warm_queries_aside(sandboxes: Sandboxes) -> None:
     """Load or compile the kernels of queries and start a sandbox, in threads that no one waits for."""
-    for warm in (warm_functions, _warm_samples):
-        warm_aside(warm)
+    for share in _QUERY_SHARES:
+        warm_aside(*_SHARES[share])
     threading.Thread(target=sandboxes.warm, name="sandbox-warm", daemon=True).start()
 
 
-def warm_aside(warm: Callable[[], None]) -> None:
-    """Call this in a thread, after the processes that compile have ended: compiling in a thread would hold up the other
-    threads of this process."""
+def warm_aside(*warms: Warm) -> None:
+    """Call these in a thread, after the processes that compile have ended: compiling in a thread would hold up the
+    other threads of this process."""
 
     def run() -> None:
         while is_compiling():
             time.sleep(_LOOK_SECONDS)
-        warm()
+        for warm in warms:
+            warm()
 
     threading.Thread(target=run, name="kernels-warm", daemon=True).start()
 
@@ -160,7 +155,7 @@ def _missing(shares: Collection[str]) -> list[str]:
 
 def _is_compiled(share: str) -> bool:
     try:
-        return _marker(share).read_text() == _sources()
+        return _marker(share).read_text() == _digest(share)
     except OSError:
         return False
 
@@ -169,14 +164,14 @@ def _marker(share: str) -> Path:
     return DIRECTORY / f"{share}.compiled"
 
 
-@cache
-def _sources() -> str:
-    """Return a digest of the sources that have kernels, and of what compiles them."""
-    digest = blake2b(f"{numba.__version__} {sys.version}".encode(), digest_size=16)
-    for path in sorted(Path(lakerunner.__file__).parent.rglob("*.py")):
-        if b"numba" in (source := path.read_bytes()):
-            digest.update(source)
-    return digest.hexdigest()
+def _digest(share: str) -> str:
+    return kernels_digest(_kernels([share]))
+
+
+def _kernels(shares: Collection[str]) -> list[KernelCache]:
+    """Return the kernels that these shares may need."""
+    warms = [warm for share in shares for warm in _SHARES[share]]
+    return kernels_of(warm.func if isinstance(warm, partial) else warm for warm in warms)
 
 
 def _compile(shares: Sequence[str]) -> None:
@@ -188,11 +183,11 @@ def _compile(shares: Sequence[str]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.nice(_LOWER_PRIORITY)
-    share_kernels()
     for share in shares:
-        _SHARES[share]()
+        for warm in _SHARES[share]:
+            warm()
         with suppress(OSError):
-            _marker(share).write_text(_sources())
+            _marker(share).write_text(_digest(share))
     os._exit(0)  # not through the end of the interpreter, which would wait for threads of libraries
 
 
