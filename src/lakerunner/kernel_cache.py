@@ -87,9 +87,10 @@ DIRECTORY = _cache_directory()
 
 @cache
 def _source_digest(file: str) -> str:
-    """Return a digest of this source file, of all of ours that it imports, and of what compiles them. A process reads
-    each file once, so that the digest is that of the code which it runs."""
-    digest = blake2b(f"{numba.__version__} {sys.version}".encode(), digest_size=8)
+    """Return a digest of this source file, of all of ours that it imports, of what compiles them, and of the processor.
+    A process reads each file once, so that the digest is that of the code which it runs."""
+    processor = cpu_target.target_context.codegen().magic_tuple()
+    digest = blake2b(f"{numba.__version__} {sys.version} {processor}".encode(), digest_size=8)
     for path in sorted(_imports(file)):
         digest.update(_read(path)[0])
     return digest.hexdigest()
@@ -261,13 +262,6 @@ def kernels_of(functions: Iterable[Callable[..., Any]]) -> list[KernelCache]:
     """Return the kernels of all modules of ours that the modules of these functions import, directly or not."""
     files = frozenset[str]().union(*(_imports(inspect.getfile(function)) for function in functions))
     return [kernel for kernel in _kernels if kernel.file in files]
-
-
-def kernels_digest(kernels: Iterable[KernelCache]) -> str:
-    """Return a digest of the sources of these kernels, and of the processor that they are compiled for."""
-    processor = repr(cpu_target.target_context.codegen().magic_tuple())
-    places = sorted({kernel.cache_path for kernel in kernels})
-    return blake2b("\n".join([processor, *places]).encode(), digest_size=16).hexdigest()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ for the sources as they are.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -27,9 +28,9 @@ from lakerunner.kernel_cache import (
     KernelCache,
     announce_compiling,
     is_compiling,
-    kernels_digest,
     kernels_of,
 )
+from lakerunner.model.display import plural
 from lakerunner.pipeline.jvm import spark_variables
 from lakerunner.pipeline.push_check import warm as warm_checks
 from lakerunner.pipeline.remote_write.reader import warm_remote_write
@@ -49,6 +50,7 @@ _LOOK_SECONDS = 0.2
 
 # What is needed first comes first. Process n of two takes every second share: about 40 s of CPU time each.
 Warm: TypeAlias = Callable[[], None]
+Show: TypeAlias = Callable[[str], None]
 _SHARES: dict[str, tuple[Warm, ...]] = {
     "logs": (partial(warm_signal, "logs"),),
     "metrics": (partial(warm_signal, "metrics"),),
@@ -74,20 +76,19 @@ class KernelCompiler:
     """Processes that compile these shares. They end with this process, however it ends."""
 
     def __init__(self, shares: Sequence[str], *, errors: int | None = subprocess.DEVNULL) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
         count = min(os.cpu_count() or 1, len(shares))
-        with announce_compiling() as file:
-            self._processes = [
-                subprocess.Popen(
-                    [sys.executable, "-m", _MODULE, *shares[number::count]],
-                    stdin=subprocess.PIPE,  # its end tells the process that we have ended
-                    stdout=subprocess.DEVNULL,
-                    stderr=errors,
-                    env=spark_variables(os.environ),  # no secrets
-                    pass_fds=[file],
-                    process_group=0,  # Ctrl-C in the terminal is for us alone; a new session would undo the priority
-                )
-                for number in range(count)
-            ]
+        try:
+            with announce_compiling() as file:
+                for number in range(count):
+                    self._processes.append(_start(shares[number::count], file, errors))
+        except BaseException:  # Ctrl-C too
+            self.end()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        return any(process.poll() is None for process in self._processes)
 
     def wait(self) -> bool:
         """Wait until all have ended; return whether everything is compiled."""
@@ -103,47 +104,75 @@ class KernelCompiler:
                 process.stdin.close()
 
 
-def compile_aside(runtime: Runtime, parts: Collection[str], note: Callable[[str], None]) -> None:
-    """Start to compile the missing kernels of these parts, if any, and return at once."""
+def _start(shares: Sequence[str], file: int, errors: int | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", _MODULE, *shares],
+        stdin=subprocess.PIPE,  # its end tells the process that we have ended
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        env=spark_variables(os.environ),  # no secrets
+        pass_fds=[file],
+        process_group=0,  # Ctrl-C in the terminal is for us alone; a new session would undo the priority
+    )
+
+
+def compile_aside(runtime: Runtime, parts: Collection[str], show: Show, report: Show) -> None:
+    """Start to compile the missing kernels of these parts, if any, and return at once. `show` gets a line that says so,
+    and `report`, in another thread, one when it is done."""
     shares = _missing({share for part in parts for share in _SHARES_OF_PARTS.get(part, ())})
     if not shares:
         return
+    missing = [kernel for kernel in _kernels(shares) if not kernel.is_compiled]
     try:
         compiler = KernelCompiler(shares)
     except OSError as error:
         runtime.log.warning("kernels are compiled when they are first needed", error=str(error))
         return
     runtime.on_stop(compiler.end)
-    note("compiling kernels for the first start: about a minute in the background, the first queries may take longer")
-    runtime.log.milestone("compiling kernels for the first start", shares=shares)
-    threading.Thread(target=_report, args=(runtime, compiler), name="kernels", daemon=True).start()
+    if missing:
+        show(
+            f"compiling up to {plural(len(missing), 'kernel')} for the first start: about a minute in the background, "
+            "queries are answered meanwhile, more slowly"
+        )
+        runtime.log.milestone("compiling kernels for the first start", kernels=len(missing), shares=shares)
+    following = (runtime, compiler, missing, report)
+    threading.Thread(target=_follow, args=following, name="kernels", daemon=True).start()
 
 
-def _report(runtime: Runtime, compiler: KernelCompiler) -> None:
+def _follow(runtime: Runtime, compiler: KernelCompiler, missing: Sequence[KernelCache], report: Show) -> None:
+    """Wait for the compiler, and report what it did. If the process stops, end the compiler at once: the main thread
+    may be busy starting something."""
     began = time.monotonic()
+    while compiler.is_running:
+        if runtime.stopping.wait(_LOOK_SECONDS):
+            compiler.end()
     complete = compiler.wait()
-    if complete:
-        runtime.log.milestone("kernels compiled", seconds=round(time.monotonic() - began, 1))
-    elif not runtime.stopping.is_set():
+    seconds = time.monotonic() - began
+    compiled = sum(kernel.is_compiled for kernel in missing)
+    if complete and missing:
+        report(f"compiled {plural(compiled, 'kernel')} in {seconds:.0f} s")
+        runtime.log.milestone("kernels compiled", kernels=compiled, seconds=round(seconds, 1))
+    elif not complete and not runtime.stopping.is_set():
         runtime.log.warning("kernels are compiled when they are first needed", error="a compiling process has failed")
 
 
-def warm_queries_aside(sandboxes: Sandboxes) -> None:
+def warm_queries_aside(sandboxes: Sandboxes, stopping: threading.Event) -> None:
     """Load or compile the kernels of queries and start a sandbox, in threads that no one waits for."""
     for share in _QUERY_SHARES:
-        warm_aside(*_SHARES[share])
+        warm_aside(_SHARES[share], stopping)
     threading.Thread(target=sandboxes.warm, name="sandbox-warm", daemon=True).start()
 
 
-def warm_aside(*warms: Warm) -> None:
+def warm_aside(warms: Sequence[Warm], stopping: threading.Event) -> None:
     """Call these in a thread, after the processes that compile have ended: compiling in a thread would hold up the
-    other threads of this process."""
+    other threads of this process. When this process stops, those end unfinished, and nothing is left to do here."""
 
     def run() -> None:
-        while is_compiling():
-            time.sleep(_LOOK_SECONDS)
+        while is_compiling() and not stopping.wait(_LOOK_SECONDS):
+            pass
         for warm in warms:
-            warm()
+            if not stopping.is_set():
+                warm()
 
     threading.Thread(target=run, name="kernels-warm", daemon=True).start()
 
@@ -155,7 +184,7 @@ def _missing(shares: Collection[str]) -> list[str]:
 
 def _is_compiled(share: str) -> bool:
     try:
-        return _marker(share).read_text() == _digest(share)
+        return _marker(share).read_text() == _places(share)
     except OSError:
         return False
 
@@ -164,8 +193,9 @@ def _marker(share: str) -> Path:
     return DIRECTORY / f"{share}.compiled"
 
 
-def _digest(share: str) -> str:
-    return kernels_digest(_kernels([share]))
+def _places(share: str) -> str:
+    """Return where the machine code of this share is: a directory has code of the same sources only."""
+    return "\n".join(sorted({Path(kernel.cache_path).name for kernel in _kernels([share])}))
 
 
 def _kernels(shares: Collection[str]) -> list[KernelCache]:
@@ -187,7 +217,7 @@ def _compile(shares: Sequence[str]) -> None:
         for warm in _SHARES[share]:
             warm()
         with suppress(OSError):
-            _marker(share).write_text(_digest(share))
+            _marker(share).write_text(_places(share))
     os._exit(0)  # not through the end of the interpreter, which would wait for threads of libraries
 
 
@@ -197,12 +227,16 @@ def main(arguments: Sequence[str]) -> int:
     shares = _missing(_SHARES)
     if not shares:
         return 0
-    print("compiling kernels, once: about a minute on two cores")  # noqa: T201 - for `make`
-    compiler = KernelCompiler(shares, errors=None)
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    print("compiling kernels, once: about a minute on two cores", flush=True)  # noqa: T201 - for `make`
     try:
-        return 0 if compiler.wait() else 1
-    finally:
-        compiler.end()
+        compiler = KernelCompiler(shares, errors=None)
+        try:
+            return 0 if compiler.wait() else 1
+        finally:
+            compiler.end()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":
