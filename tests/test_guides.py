@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
-PACKAGES = ("model", "plan", "series", "promql")
+PACKAGES = ("kernel_cache.py", "model", "plan", "series", "promql")
 ASK = """
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse

@@ -98,6 +98,13 @@ def test_folders_are_three_deep_at_most() -> None:
     assert deep == []
 
 
+def test_kernels_are_kept_in_our_cache() -> None:
+    """numba's own cache would run machine code of older sources (kernel_cache.py)."""
+    decorators = {"numba.jit", "numba.njit", "numba.vectorize", "numba.guvectorize", "numba.cfunc"}
+    found = [str(path.relative_to(REPO)) for path in SOURCES if decorators & set(_imported(path))]
+    assert found == []
+
+
 def test_series_names_no_language() -> None:
     """What a language gives the evaluator is one value (series/language.py)."""
     word = re.compile(r"promql|prometheus|logql|loki|traceql|stale", re.I)

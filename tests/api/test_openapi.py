@@ -67,7 +67,8 @@ def lake(embedded_postgres_url: str, tmp_path_factory: pytest.TempPathFactory, w
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     runtime = Runtime("test")
     settings = _settings(tmp_path_factory.mktemp("worker"))
-    app = build_app(admin_routes(runtime.health), worker_routes(settings, open_store(StoreAddress(settings.store_url))))
+    routes = worker_routes(settings, open_store(StoreAddress(settings.store_url)), runtime.stopping)
+    app = build_app(admin_routes(runtime.health), routes)
     server = HttpServer(app, bind("127.0.0.1", 0), lambda _: None)
     server.start()
     yield Served(app, server.url)

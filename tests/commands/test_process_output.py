@@ -25,7 +25,7 @@ PARTS = ("ingest", "query-api", "pubsub")
 
 @pytest.fixture(scope="module")
 def _compiled() -> None:
-    """Compile all kernels: a first start says on a terminal that it compiles them."""
+    """Compile all kernels: a first start says that it compiles them."""
     subprocess.run([sys.executable, "-m", "lakerunner.services.warm"], check=True, timeout=590)
 
 
@@ -92,6 +92,7 @@ esac
 """
 
 
+@pytest.mark.usefixtures("_compiled")
 def test_a_signal_while_java_starts_ends_it_at_once_and_shows_stopped(
     embedded_postgres_url: str, tmp_path: Path
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_signal_while_java_starts_ends_it_at_once_and_shows_stopped(
     drop_database(url)
 
 
+@pytest.mark.usefixtures("_compiled")
 def test_a_log_that_is_piped_is_json_alone(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*LAKERUNNER, *WORKER, str(tmp_path / "home")],
@@ -147,6 +149,7 @@ def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(tmp_path: Path
         screen = TerminalScreen(output)
         screen.progress("starting PostgreSQL")
         screen.progress("starting Spark")
+        screen.report("compiled 3 kernels in 1 s")
         screen.show("ready")
         assert (
             b"".join(terminal.read(1) for _ in range(56))
@@ -155,5 +158,6 @@ def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(tmp_path: Path
     with (tmp_path / "file").open("w") as output:
         screen = TerminalScreen(output)
         screen.progress("starting Spark")
+        screen.report("compiled 3 kernels in 1 s")
         screen.show("ready")
-    assert (tmp_path / "file").read_text() == "ready\n"
+    assert (tmp_path / "file").read_text() == "compiled 3 kernels in 1 s\nready\n"

@@ -1,87 +1,181 @@
-"""Kernels are compiled once on a machine, beside the service that needs them, and compiling ends with the service."""
+"""Kernels are compiled beside the service that needs them: it says so, and compiling ends with the service."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+from lakerunner.kernel_cache import DIRECTORY
+from servers.lake import LAKERUNNER, START_SECONDS, STOP_SECONDS, clean_environment, wait_until
 
-TWICE = """
-import sys
-from lakerunner.pipeline.read.kernel_cache import share_kernels
-share_kernels()
-sys.path.insert(0, sys.argv[1])
-import sample
-print(sample.total(sample.np.arange(1000)), len(sample.total.stats.cache_misses))
-"""
-SAMPLE = """
-import numpy as np
-from numba import njit
-
-@njit(cache=True)
-def part(values, index):
-    return values[index] * 2
-
-@njit(cache=True)
-def total(values):
-    result = values[0]
-    for index in range(1, len(values)):
-        result += part(values, index)
-    return result
+COMPILE = [sys.executable, "-m", "lakerunner.services.warm"]
+BEGIN = re.compile(
+    r"compiling up to \d+ kernels for the first start: about a minute in the background, "
+    r"queries are answered meanwhile, more slowly\n"
+)
+# Reads every index and data file of the cache as numba does, and prints how many kernels have one.
+READ = """
+import lakerunner.services.warm
+from lakerunner.kernel_cache import _kernels
+kept = [kernel._cache_file for kernel in _kernels if kernel.is_compiled]
+found = [file.load(key) is not None for file in kept for key in file._load_index()]
+print(len(kept), len(found) - sum(found))
 """
 
 
-def test_two_processes_compile_a_kernel_once(tmp_path: Path) -> None:
-    (tmp_path / "sample.py").write_text(SAMPLE)
-    command = [sys.executable, "-c", TWICE, str(tmp_path)]
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(2)]
-    answers = sorted(run.communicate(timeout=250)[0] for run in runs)
-    assert answers == ["999000 0\n", "999000 1\n"]
+def worker_in(home: Path) -> list[str]:
+    return [*LAKERUNNER, "query-worker", "--listen", "127.0.0.1:0", "--home", str(home)]
 
 
-COMPILING = """
-import sys, time
-from lakerunner.pipeline.read.kernel_cache import is_compiling
-from lakerunner.services.runtime import Runtime
-from lakerunner.services.warm import compile_aside
-runtime = Runtime("test")
-assert not is_compiling()
-compile_aside(runtime, ["ingest", "query-api"], print)
-print(is_compiling(), flush=True)
-if sys.argv[1:] == ["hang"]:
-    time.sleep(600)
-runtime.shut_down()
-print(is_compiling(), flush=True)
-"""
+@contextmanager
+def running(command: list[str], cache: Path) -> Iterator[subprocess.Popen[str]]:
+    environment = clean_environment({"NUMBA_CACHE_DIR": str(cache)})
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def test_compiling_ends_when_the_process_stops(tmp_path: Path) -> None:
-    environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    run = subprocess.run(
-        [sys.executable, "-c", COMPILING], capture_output=True, text=True, env=environment, timeout=250, check=True
-    )
-    said, *compiling = run.stdout.splitlines()
-    assert said.startswith("compiling kernels for the first start: ")
-    assert compiling == ["True", "False"], run.stderr
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def compilers_at_work(process: subprocess.Popen[str], cache: Path) -> list[psutil.Process]:
+    """Return the processes that compile, when they have saved some kernels and not yet all."""
+    wait_until(lambda: any(cache.rglob("*.nbc")), "a kernel is compiled", START_SECONDS)
+    compilers = [
+        child for child in psutil.Process(process.pid).children() if "lakerunner.services.warm" in _words(child)
+    ]
+    assert compilers
+    assert not any(cache.rglob("*.compiled"))
+    return compilers
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        words: list[str] = process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
+    return words
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_service_that_compiles_and_leaves_a_cache_that_can_be_read(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with running(worker_in(tmp_path / "home"), tmp_path) as process:
+        assert BEGIN.fullmatch(line_of(process))
+        compilers = compilers_at_work(process, tmp_path)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=STOP_SECONDS)
+        assert (process.returncode, output.splitlines()[-1]) == (0, "stopped"), errors
+        assert not re.search("^compiled", output, re.M)
+        assert not any(compiler.is_running() for compiler in compilers)
+    with running([sys.executable, "-c", READ], tmp_path) as reader:
+        output, errors = reader.communicate(timeout=START_SECONDS)
+    assert reader.returncode == 0, errors
+    kept, without_code = map(int, output.split())
+    # Of a kernel that was being saved the index may be there without the code: it is compiled again.
+    assert kept > 0
+    assert without_code <= len(compilers)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_compiling_ahead_of_the_start(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    with running(COMPILE, tmp_path) as process:
+        assert line_of(process).startswith("compiling kernels, once")
+        compilers = compilers_at_work(process, tmp_path)
+        process.send_signal(number)
+        assert process.communicate(timeout=STOP_SECONDS) == ("", "")
+        assert process.returncode == code
+        assert not any(compiler.is_running() for compiler in compilers)
 
 
 def test_compiling_ends_when_the_process_is_killed(tmp_path: Path) -> None:
-    environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", COMPILING, "hang"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline().startswith("compiling kernels")
-        assert run.stdout.readline() == "True\n"
-        compilers = psutil.Process(run.pid).children()
-        assert compilers
-        run.kill()
-    deadline = time.monotonic() + 60
-    while any(compiler.is_running() and compiler.status() != psutil.STATUS_ZOMBIE for compiler in compilers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    with running(worker_in(tmp_path / "home"), tmp_path) as process:
+        assert BEGIN.fullmatch(line_of(process))
+        compilers = compilers_at_work(process, tmp_path)
+        process.kill()
+    wait_until(lambda: not any(map(_is_alive, compilers)), "they have ended", STOP_SECONDS)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Return whether it runs. Nobody may be there to collect the exit code of a process whose parent was killed."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything_of_a_lake_whose_first_start_compiles(number: signal.Signals, tmp_path: Path) -> None:
+    """Spark's Python daemon compiles as well: it is in the process group of its Java process."""
+    home = tmp_path / "home"
+    command = [*LAKERUNNER, "up", "--listen", "127.0.0.1:0", "--home", str(home)]
+    with running(command, tmp_path) as process:
+        assert BEGIN.fullmatch(line_of(process))
+        started = psutil.Process(process.pid)
+        wait_until(
+            lambda: any("lakerunner.pipeline.daemon" in _words(one) for one in started.children(recursive=True)),
+            "Spark starts its Python daemon",
+            START_SECONDS,
+        )
+        everything = started.children(recursive=True)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=STOP_SECONDS)
+        assert (process.returncode, output) == (0, "stopped\n"), errors
+    assert psutil.wait_procs(everything, timeout=STOP_SECONDS)[1] == []
+    assert [one for one in psutil.process_iter() if any(str(home) in word for word in _words(one))] == []
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with all kernels that are compiled ahead."""
+    subprocess.run(COMPILE, check=True, timeout=590)
+    return Path(shutil.copytree(DIRECTORY, tmp_path_factory.mktemp("compiled") / DIRECTORY.name)).parent
+
+
+def test_without_a_terminal_a_first_start_prints_when_compiling_begins_and_ends(compiled: Path, tmp_path: Path) -> None:
+    for marker in compiled.rglob("*.compiled"):
+        marker.unlink()
+    kernels = list(compiled.rglob("ties.merge_exactly-*"))
+    assert kernels
+    for file in kernels:
+        os.unlink(file)
+    with running(worker_in(tmp_path / "home"), compiled) as process:
+        lines = [line_of(process) for _ in range(4)]
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=STOP_SECONDS)
+    assert (process.returncode, rest) == (0, "stopped\n"), errors
+    assert BEGIN.fullmatch(lines[0])
+    ends = [line for line in lines if re.fullmatch(r"compiled 1 kernel in \d+ s\n", line)]
+    assert len(ends) == 1  # before or after the lines that say that it is ready
+    assert len(list(compiled.rglob("ties.merge_exactly-*"))) == len(kernels)
+
+    with running(worker_in(tmp_path / "home"), compiled) as process:  # the second start has nothing to compile
+        first = line_of(process)
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=STOP_SECONDS)
+    assert (process.returncode, rest.splitlines()[-1]) == (0, "stopped"), errors
+    assert first.startswith("lakerunner query-worker is ready at ")
+    assert "compil" not in rest + errors

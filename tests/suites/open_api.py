@@ -55,7 +55,7 @@ def open_api(postgres_url: str, directory: Path, **given: Any) -> Iterator[OpenA
     url = serve(settings, runtime, [*add_query_api(parts, quiet), *add_pubsub(parts, quiet)]).url
     home.announce(url)
     store = open_store(StoreAddress(settings.store_url))
-    worker_url = serve(settings, runtime, worker_routes(settings, store)).url
+    worker_url = serve(settings, runtime, worker_routes(settings, store, runtime.stopping)).url
     wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 200, "every loop began", 60)
     try:
         yield OpenApi(

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from lakerunner.kernel_cache import njit
 
 MAX_BYTES = 32  # of one number; the longest is -0.00000 and 17 digits
 Bits = npt.NDArray[np.uint64]

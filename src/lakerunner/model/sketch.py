@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
+
+from lakerunner.kernel_cache import njit
 
 
 def column_values(array: pa.Array, kind: Any) -> Any:

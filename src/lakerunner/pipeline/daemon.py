@@ -49,12 +49,11 @@ def fork_workers() -> None:
 def main() -> None:
     leave_archives()
     import lakerunner.pipeline.ingest  # noqa: F401 - loaded here, and so in every worker
-    from lakerunner.pipeline.read.kernel_cache import is_compiling, share_kernels
+    from lakerunner.kernel_cache import is_compiling
     from lakerunner.pipeline.remote_write.reader import warm_remote_write
     from lakerunner.pipeline.signals import REQUESTS
     from lakerunner.pipeline.warm import warm_fold, warm_signal
 
-    share_kernels()
     for signal in REQUESTS:
         warm_signal(signal)
     # At the first start of a lake other processes compile the rest. Ingest of OTLP does not wait for it; the workers of

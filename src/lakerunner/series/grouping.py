@@ -15,8 +15,8 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.labels import NAME, NO_LABELS, Labels
 from lakerunner.series.arrays import Bools, Floats, Ints
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import TypeVar
 
 from anyio import CapacityLimiter
@@ -229,17 +230,17 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
-    warm_queries_aside(sandboxes)
+    warm_queries_aside(sandboxes, parts.runtime.stopping)
     apis = (sql, native, native_metrics, prometheus, keys, objects, work)
     return [route for api in apis for route in api.routes()]
 
 
-def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
+def worker_routes(settings: Settings, store: ObjectStore, stopping: Event) -> Routes:
     host = parse_address(settings.listen)[0]
     refuse_open_worker(settings, is_loopback(host))
     sandboxes = open_sandboxes(settings)
     worker = open_worker(settings, store, sandboxes)
-    warm_queries_aside(sandboxes)
+    warm_queries_aside(sandboxes, stopping)
     threads = CapacityLimiter(worker.slots.most + worker.slots.most_in_line + _SPARE_THREADS)
     return [*WorkerApi(counted_units(worker.run), settings.worker_key, threads, own_names(host)).routes()]
 
@@ -294,7 +295,7 @@ def _open_receiver(parts: Parts, keeper: PushStore) -> Receiver:
     receiver.start()
     parts.runtime.on_stop(receiver.drain)
     parts.runtime.defer("push", receiver.stop)
-    warm_aside(warm_checks)  # so that the first request does not wait for it
+    warm_aside([warm_checks], parts.runtime.stopping)  # so that the first request does not wait for it
     return receiver
 
 

@@ -40,8 +40,8 @@ class Screen(Protocol):
 
     def show(self, text: str) -> None: ...
 
-    def note(self, text: str) -> None:
-        """Show a line on a terminal; elsewhere it is in the log."""
+    def report(self, text: str) -> None:
+        """Write a line about work in the background. A terminal does not get it: another line may be in progress."""
         ...
 
     def clear(self) -> None:
@@ -57,7 +57,7 @@ def run_parts(
     with _running("up" if len(names) > 1 else names[0], screen) as process:
         runtime = process.runtime
         refuse_half_restored(settings.home)
-        compile_aside(runtime, names, screen.note)
+        compile_aside(runtime, names, screen.show, screen.report)
         make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
         certificate = load_certificate(settings)
@@ -84,14 +84,15 @@ def run_parts(
 def run_worker(settings: Settings, screen: Screen) -> int:
     """Run a query worker, which needs the object store and nothing else; return the exit code."""
     with _running(WORKER, screen) as process:
-        compile_aside(process.runtime, [WORKER], screen.note)
+        compile_aside(process.runtime, [WORKER], screen.show, screen.report)
         make_private(settings.home, embedded=False)
         certificate = load_certificate(settings)
         if certificate:
             renew_by(process.runtime, certificate)
         _report_every_minute(process.runtime, [WORKER])
         store = open_store(store_address(settings))
-        url = serve(settings, process.runtime, worker_routes(settings, store), certificate).url
+        routes = worker_routes(settings, store, process.runtime.stopping)
+        url = serve(settings, process.runtime, routes, certificate).url
         process.ready(settings, [WORKER], url, {})
         process.runtime.wait()
     return process.code

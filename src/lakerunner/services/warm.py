@@ -2,8 +2,8 @@
 
 The kernels are divided into shares. A process that starts compiles the missing shares of its parts in the background
 (`compile_aside`): in processes of their own, one for each core, at a lower priority. A part that needs a kernel earlier
-compiles it itself, or waits if it is being compiled (`read/kernel_cache.py`). A file for each share says that it is
-complete for the sources as they are.
+compiles it itself, or waits if it is being compiled (`kernel_cache.py`). A file for each share says that it is complete
+for the sources as they are.
 
 `python -m lakerunner.services.warm` compiles all missing shares and waits for them.
 """
@@ -11,23 +11,28 @@ complete for the sources as they are.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from functools import cache, partial
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-import numba
-
-import lakerunner
 from lakerunner.api.formats.series_text import warm as warm_rows
+from lakerunner.kernel_cache import (
+    DIRECTORY,
+    KernelCache,
+    announce_compiling,
+    is_compiling,
+    kernels_of,
+)
+from lakerunner.model.display import plural
 from lakerunner.pipeline.jvm import spark_variables
 from lakerunner.pipeline.push_check import warm as warm_checks
-from lakerunner.pipeline.read.kernel_cache import DIRECTORY, announce_compiling, is_compiling, share_kernels
 from lakerunner.pipeline.remote_write.reader import warm_remote_write
 from lakerunner.pipeline.warm import warm_fold, warm_merges, warm_signal
 from lakerunner.query.metrics.kernels import warm as warm_scans
@@ -43,26 +48,18 @@ _LOWER_PRIORITY = 5  # not the lowest: a query may wait for a kernel that is bei
 _LOOK_SECONDS = 0.2
 
 
-def _warm_samples() -> None:
-    for warm in (warm_scans, warm_ties, warm_windows, warm_rows):
-        warm()
-
-
-def _warm_tending() -> None:
-    warm_fold()
-    warm_merges()
-
-
 # What is needed first comes first. Process n of two takes every second share: about 40 s of CPU time each.
-_SHARES: dict[str, Callable[[], None]] = {
-    "logs": partial(warm_signal, "logs"),
-    "metrics": partial(warm_signal, "metrics"),
-    "traces": partial(warm_signal, "traces"),
-    "functions": warm_functions,
-    "remote-write": warm_remote_write,
-    "samples": _warm_samples,
-    "push": warm_checks,
-    "tending": _warm_tending,
+Warm: TypeAlias = Callable[[], None]
+Show: TypeAlias = Callable[[str], None]
+_SHARES: dict[str, tuple[Warm, ...]] = {
+    "logs": (partial(warm_signal, "logs"),),
+    "metrics": (partial(warm_signal, "metrics"),),
+    "traces": (partial(warm_signal, "traces"),),
+    "functions": (warm_functions,),
+    "remote-write": (warm_remote_write,),
+    "samples": (warm_scans, warm_ties, warm_windows, warm_rows),
+    "push": (warm_checks,),
+    "tending": (warm_fold, warm_merges),
 }
 _QUERY_SHARES = ("functions", "samples")
 _SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
@@ -79,20 +76,19 @@ class KernelCompiler:
     """Processes that compile these shares. They end with this process, however it ends."""
 
     def __init__(self, shares: Sequence[str], *, errors: int | None = subprocess.DEVNULL) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
         count = min(os.cpu_count() or 1, len(shares))
-        with announce_compiling() as file:
-            self._processes = [
-                subprocess.Popen(
-                    [sys.executable, "-m", _MODULE, *shares[number::count]],
-                    stdin=subprocess.PIPE,  # its end tells the process that we have ended
-                    stdout=subprocess.DEVNULL,
-                    stderr=errors,
-                    env=spark_variables(os.environ),  # no secrets
-                    pass_fds=[file],
-                    process_group=0,  # Ctrl-C in the terminal is for us alone; a new session would undo the priority
-                )
-                for number in range(count)
-            ]
+        try:
+            with announce_compiling() as file:
+                for number in range(count):
+                    self._processes.append(_start(shares[number::count], file, errors))
+        except BaseException:  # Ctrl-C too
+            self.end()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        return any(process.poll() is None for process in self._processes)
 
     def wait(self) -> bool:
         """Wait until all have ended; return whether everything is compiled."""
@@ -108,47 +104,75 @@ class KernelCompiler:
                 process.stdin.close()
 
 
-def compile_aside(runtime: Runtime, parts: Collection[str], note: Callable[[str], None]) -> None:
-    """Start to compile the missing kernels of these parts, if any, and return at once."""
-    share_kernels()
+def _start(shares: Sequence[str], file: int, errors: int | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", _MODULE, *shares],
+        stdin=subprocess.PIPE,  # its end tells the process that we have ended
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        env=spark_variables(os.environ),  # no secrets
+        pass_fds=[file],
+        process_group=0,  # Ctrl-C in the terminal is for us alone; a new session would undo the priority
+    )
+
+
+def compile_aside(runtime: Runtime, parts: Collection[str], show: Show, report: Show) -> None:
+    """Start to compile the missing kernels of these parts, if any, and return at once. `show` gets a line that says so,
+    and `report`, in another thread, one when it is done."""
     shares = _missing({share for part in parts for share in _SHARES_OF_PARTS.get(part, ())})
     if not shares:
         return
+    missing = [kernel for kernel in _kernels(shares) if not kernel.is_compiled]
     try:
         compiler = KernelCompiler(shares)
     except OSError as error:
         runtime.log.warning("kernels are compiled when they are first needed", error=str(error))
         return
     runtime.on_stop(compiler.end)
-    note("compiling kernels for the first start: about a minute in the background, the first queries may take longer")
-    runtime.log.milestone("compiling kernels for the first start", shares=shares)
-    threading.Thread(target=_report, args=(runtime, compiler), name="kernels", daemon=True).start()
+    if missing:
+        show(
+            f"compiling up to {plural(len(missing), 'kernel')} for the first start: about a minute in the background, "
+            "queries are answered meanwhile, more slowly"
+        )
+        runtime.log.milestone("compiling kernels for the first start", kernels=len(missing), shares=shares)
+    following = (runtime, compiler, missing, report)
+    threading.Thread(target=_follow, args=following, name="kernels", daemon=True).start()
 
 
-def _report(runtime: Runtime, compiler: KernelCompiler) -> None:
+def _follow(runtime: Runtime, compiler: KernelCompiler, missing: Sequence[KernelCache], report: Show) -> None:
+    """Wait for the compiler, and report what it did. If the process stops, end the compiler at once: the main thread
+    may be busy starting something."""
     began = time.monotonic()
+    while compiler.is_running:
+        if runtime.stopping.wait(_LOOK_SECONDS):
+            compiler.end()
     complete = compiler.wait()
-    if complete:
-        runtime.log.milestone("kernels compiled", seconds=round(time.monotonic() - began, 1))
-    elif not runtime.stopping.is_set():
+    seconds = time.monotonic() - began
+    compiled = sum(kernel.is_compiled for kernel in missing)
+    if complete and missing:
+        report(f"compiled {plural(compiled, 'kernel')} in {seconds:.0f} s")
+        runtime.log.milestone("kernels compiled", kernels=compiled, seconds=round(seconds, 1))
+    elif not complete and not runtime.stopping.is_set():
         runtime.log.warning("kernels are compiled when they are first needed", error="a compiling process has failed")
 
 
-def warm_queries_aside(sandboxes: Sandboxes) -> None:
+def warm_queries_aside(sandboxes: Sandboxes, stopping: threading.Event) -> None:
     """Load or compile the kernels of queries and start a sandbox, in threads that no one waits for."""
-    for warm in (warm_functions, _warm_samples):
-        warm_aside(warm)
+    for share in _QUERY_SHARES:
+        warm_aside(_SHARES[share], stopping)
     threading.Thread(target=sandboxes.warm, name="sandbox-warm", daemon=True).start()
 
 
-def warm_aside(warm: Callable[[], None]) -> None:
-    """Call this in a thread, after the processes that compile have ended: compiling in a thread would hold up the other
-    threads of this process."""
+def warm_aside(warms: Sequence[Warm], stopping: threading.Event) -> None:
+    """Call these in a thread, after the processes that compile have ended: compiling in a thread would hold up the
+    other threads of this process. When this process stops, those end unfinished, and nothing is left to do here."""
 
     def run() -> None:
-        while is_compiling():
-            time.sleep(_LOOK_SECONDS)
-        warm()
+        while is_compiling() and not stopping.wait(_LOOK_SECONDS):
+            pass
+        for warm in warms:
+            if not stopping.is_set():
+                warm()
 
     threading.Thread(target=run, name="kernels-warm", daemon=True).start()
 
@@ -160,7 +184,7 @@ def _missing(shares: Collection[str]) -> list[str]:
 
 def _is_compiled(share: str) -> bool:
     try:
-        return _marker(share).read_text() == _sources()
+        return _marker(share).read_text() == _places(share)
     except OSError:
         return False
 
@@ -169,14 +193,15 @@ def _marker(share: str) -> Path:
     return DIRECTORY / f"{share}.compiled"
 
 
-@cache
-def _sources() -> str:
-    """Return a digest of the sources that have kernels, and of what compiles them."""
-    digest = blake2b(f"{numba.__version__} {sys.version}".encode(), digest_size=16)
-    for path in sorted(Path(lakerunner.__file__).parent.rglob("*.py")):
-        if b"numba" in (source := path.read_bytes()):
-            digest.update(source)
-    return digest.hexdigest()
+def _places(share: str) -> str:
+    """Return where the machine code of this share is: a directory has code of the same sources only."""
+    return "\n".join(sorted({Path(kernel.cache_path).name for kernel in _kernels([share])}))
+
+
+def _kernels(shares: Collection[str]) -> list[KernelCache]:
+    """Return the kernels that these shares may need."""
+    warms = [warm for share in shares for warm in _SHARES[share]]
+    return kernels_of(warm.func if isinstance(warm, partial) else warm for warm in warms)
 
 
 def _compile(shares: Sequence[str]) -> None:
@@ -188,11 +213,11 @@ def _compile(shares: Sequence[str]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.nice(_LOWER_PRIORITY)
-    share_kernels()
     for share in shares:
-        _SHARES[share]()
+        for warm in _SHARES[share]:
+            warm()
         with suppress(OSError):
-            _marker(share).write_text(_sources())
+            _marker(share).write_text(_places(share))
     os._exit(0)  # not through the end of the interpreter, which would wait for threads of libraries
 
 
@@ -202,12 +227,16 @@ def main(arguments: Sequence[str]) -> int:
     shares = _missing(_SHARES)
     if not shares:
         return 0
-    print("compiling kernels, once: about a minute on two cores")  # noqa: T201 - for `make`
-    compiler = KernelCompiler(shares, errors=None)
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    print("compiling kernels, once: about a minute on two cores", flush=True)  # noqa: T201 - for `make`
     try:
-        return 0 if compiler.wait() else 1
-    finally:
-        compiler.end()
+        compiler = KernelCompiler(shares, errors=None)
+        try:
+            return 0 if compiler.wait() else 1
+        finally:
+            compiler.end()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
@@ -48,7 +49,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory, warmed: None) -> Iterator[W
         for path, data in tenant.segments[1].items():
             store.put(path, data)
     given = {"home": directory, "store": (directory / "lake").as_uri(), "worker_key": WORKER_KEY}
-    server = HttpServer(build_app(worker_routes(load_settings({}, given), store)), bind("127.0.0.1", 0), lambda _: None)
+    routes = worker_routes(load_settings({}, given), store, Event())
+    server = HttpServer(build_app(routes), bind("127.0.0.1", 0), lambda _: None)
     server.start()
     made = Worker(server.url)
     for tenant in (AMBER, BASIL):

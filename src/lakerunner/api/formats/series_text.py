@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.labels import Labels
 from lakerunner.model.number_text import MAX_BYTES, Bits, put_go_double
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects

@@ -40,10 +40,11 @@ class TerminalScreen:
         self._write(f"{self._clear}{escape_controls(text)}\n")
         self._clear = ""
 
-    def note(self, text: str) -> None:
-        """Show a line on a terminal. Without one, a program may read the output, and the log has it."""
-        if self._output.isatty():
-            self.show(text)
+    def report(self, text: str) -> None:
+        """Write a line about work in the background, from any thread. A terminal does not get it: it may have an
+        unfinished line, of ours or a progress bar of the demo."""
+        if not self._output.isatty():
+            self._write(f"{escape_controls(text)}\n")
 
     def clear(self) -> None:
         """Erase the progress line, before something else writes."""

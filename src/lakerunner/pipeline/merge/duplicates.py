@@ -26,8 +26,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import SCOPES
 from lakerunner.pipeline.read.memory import PADDING, digest, fold_product
 

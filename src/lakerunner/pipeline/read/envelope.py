@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import RESOURCE, SCOPE
 from lakerunner.pipeline.read.memory import PADDING, Bytes, Int32s, Records
 from lakerunner.pipeline.read.names import number_of

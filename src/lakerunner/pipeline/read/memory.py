@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import extending, njit, types
+from numba import extending, types
+
+from lakerunner.kernel_cache import njit
 
 PADDING = 8
 AHEAD = 12  # rows to prefetch

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import load
 from lakerunner.pipeline.read.walk import Attributes, attributes_for, read_pair
 from lakerunner.pipeline.read.wire import FIXED64, read_size, read_varint, skip_field, tag_of

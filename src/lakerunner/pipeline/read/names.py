@@ -14,8 +14,8 @@ import secrets
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import AHEAD, Bytes, Int32s, Names, digest, prefetch, same
 
 # `after` is the row that was looked up after this one. In row 0, `size` is the number of names, and `at` the seed of

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.pipeline.read.envelope import Envelope, read_envelope
 from lakerunner.pipeline.read.memory import Bytes, Names, Records, digest, load

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.pipeline.read.envelope import read_envelope
 from lakerunner.pipeline.read.memory import Bytes, Int32s, Names, Records

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.memory import Bytes, Int64s
 from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY, ODD_SHARE, Request, check_request, mend_file

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import Bytes, Int32s, Int64s
 from lakerunner.pipeline.read.names import slices_of_names
 from lakerunner.pipeline.read.otlp import ENTITY_REFS

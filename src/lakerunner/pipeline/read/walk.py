@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import Bytes, Int32s, Names, Records
 from lakerunner.pipeline.read.names import names_for, number_all, number_of, texts_of
 from lakerunner.pipeline.read.rows import CodedColumn

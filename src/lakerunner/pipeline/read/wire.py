@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.protobuf import varint as varint
 from lakerunner.pipeline.read.memory import Bytes, Int64s, load, scan
 

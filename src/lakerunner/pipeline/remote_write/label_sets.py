@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import PADDING, same
 from lakerunner.pipeline.read.names import number_of
 from lakerunner.pipeline.read.walk import INT, STRING

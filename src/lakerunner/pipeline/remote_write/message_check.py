@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.memory import Bytes, Int64s, Records, load, scan
 from lakerunner.pipeline.read.shared import ENTRY_BYTES

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import load
 from lakerunner.pipeline.read.wire import OK, read_varint
 from lakerunner.pipeline.remote_write.fields import (

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.memory import PADDING, load
 from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.walk import Attributes, attributes_for

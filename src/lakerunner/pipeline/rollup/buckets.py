@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model import sketch
 from lakerunner.model.signal import ROLLUPS
 from lakerunner.model.sketch import bucket_column, empty_spans

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.sketch import column_values
 from lakerunner.model.tier import window_end
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.model.text_index import BLOOMS, CHECKSUM, HEADER, MAGIC, VERSION

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import TIME, TRACES
 from lakerunner.pipeline.segment.side import SideFile
 from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT, changes, codes, column, plain

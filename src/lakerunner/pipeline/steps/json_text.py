@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.number_text import put_int, put_python_double
 from lakerunner.model.typed_json import WRAPPERS
 from lakerunner.pipeline.read.memory import load

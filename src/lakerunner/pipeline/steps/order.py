@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.memory import load, tail

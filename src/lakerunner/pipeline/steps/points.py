@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import SCOPES
 from lakerunner.pipeline.read.memory import PADDING, digest, fold_product, load

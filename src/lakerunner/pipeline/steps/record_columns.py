@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import RESOURCE
 from lakerunner.pipeline.read.memory import AHEAD, PADDING, digest, fold_product, load, prefetch, tail
 from lakerunner.pipeline.read.names import texts_of

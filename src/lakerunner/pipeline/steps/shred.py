@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.pipeline.read.rows import Attached, CodedColumn, Column, NumberColumn
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.steps.take import Slices, code_slices, numbers_of

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import OVERFLOW
 from lakerunner.pipeline.read.memory import AHEAD, PADDING, copy, load, prefetch
 from lakerunner.pipeline.read.names import names_for, number_all, slices_of_names

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model import sketch
 from lakerunner.model.sketch import BucketSpans, empty_spans
 from lakerunner.promql.functions.range_vectors import check_counters, range_seconds

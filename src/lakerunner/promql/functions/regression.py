@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import UserError
 from lakerunner.promql.functions.arguments import never_steady, scalar_of
 from lakerunner.promql.functions.range_vectors import RangeVector, range_vector

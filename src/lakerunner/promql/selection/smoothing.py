@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, value_of
 from lakerunner.promql.selection.notes import note_mixed_samples, note_mixed_schemas, note_reconciled_bounds

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.series.arrays import Bools, Floats, Ints
 from lakerunner.series.rollups import COUNT, LAST, LAST_TIME, MARK_TIME, RollupSeries
 from lakerunner.series.values import Samples

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from lakerunner.kernel_cache import njit
 
 NS_PER_MS = 1_000_000
 

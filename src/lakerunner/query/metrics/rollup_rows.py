@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.sketch import BucketRows, bucket_column
 from lakerunner.model.tier import Interval

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.query.metrics.kernels import NS_PER_MS, Runs, SampleColumns, ordered, run_of
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.values import Samples

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from xxhash import xxh64_intdigest
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.labels import Labels
 from lakerunner.series.aggregations.aggregation import (
     Aggregation,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.series.arrays import Bools, Floats, Ints
 from lakerunner.series.values import Vector

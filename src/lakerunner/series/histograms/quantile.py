@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.series.arrays import Floats
 from lakerunner.series.histograms.histogram import BucketCounts, Histogram, bound
 from lakerunner.series.math.exponential import exp2, log2

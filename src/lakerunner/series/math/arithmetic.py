@@ -9,13 +9,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import numba
 import numpy as np
 
+from lakerunner.kernel_cache import vectorize
 from lakerunner.series.arrays import Floats
 from lakerunner.series.math import circular, exponential
-
-_vectorize: Any = numba.vectorize  # numba has no types
 
 
 def _over_arrays(kernel: Any) -> Any:
@@ -24,7 +22,7 @@ def _over_arrays(kernel: Any) -> Any:
     function = kernel.py_func
     named = FunctionType(function.__code__, function.__globals__, f"{function.__name__}_over_arrays")
     named.__qualname__, named.__module__ = named.__name__, function.__module__
-    return _vectorize(cache=True, nopython=True)(named)
+    return vectorize(named)
 
 
 def _unary(kernel: Any) -> Callable[[Floats], Floats]:

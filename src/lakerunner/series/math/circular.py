@@ -12,7 +12,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from lakerunner.kernel_cache import njit
 
 _PI4_A, _PI4_B, _PI4_C = 7.85398125648498535156e-1, 3.77489470793079817668e-8, 2.69515142907905952645e-15
 _REDUCE_FROM = 2.0**29

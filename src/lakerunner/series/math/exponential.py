@@ -14,8 +14,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from lakerunner.kernel_cache import njit
 
 _LOG2_E = 1.4426950408889634
 _LN2_UPPER, _LN2_LOWER = 0.69314718055966295651, 0.28235290563031577122588448175013436025525412068e-12

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from lakerunner.kernel_cache import njit
 from lakerunner.model.segment import Segment, digest64
 from lakerunner.model.signal import SCOPES, spec_of
 from lakerunner.model.time import TimeRange
