@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,14 +43,19 @@ RowFilter = Callable[[pa.RecordBatch], pa.Array]
 
 @dataclass(frozen=True)
 class MergedRows:
-    """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group."""
+    """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group. `memory`
+    bounds the rows of the inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries.
+    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay."""
 
     spec: SignalSpec
-    inputs: tuple[SegmentFile, ...]
-    unified: UnifiedColumns
+    inputs: Sequence[SegmentFile]
     memory: int
-    row_filter: RowFilter | None
-    same_row: Identify | None
+    row_filter: RowFilter | None = None
+    same_row: Identify | None = None
+
+    @cached_property
+    def unified(self) -> UnifiedColumns:
+        return unify(self.spec, self.inputs)
 
     @property
     def schema(self) -> pa.Schema:
@@ -209,19 +215,6 @@ class MergedRows:
             field.name: _cast_column(columns.get(field.name), field.type, batch.num_rows)
             for field in self.unified.schema
         }
-
-
-def merge_rows(
-    spec: SignalSpec,
-    inputs: Sequence[SegmentFile],
-    memory: int,
-    *,
-    row_filter: RowFilter | None = None,
-    same_row: Identify | None = None,
-) -> MergedRows:
-    """Merge these inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries. `same_row`
-    identifies rows that were delivered twice, of which the last stays; without it all stay."""
-    return MergedRows(spec, tuple(inputs), unify(spec, inputs), memory, row_filter, same_row)
 
 
 def _join_adjacent(parts: Sequence[RowSlice]) -> list[RowSlice]:

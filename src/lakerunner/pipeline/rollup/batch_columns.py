@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.sketch import column_values
-
-NS_PER_MS = 1_000_000
+from lakerunner.model.time import MS_NS
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -32,25 +31,33 @@ def read_only(array: Any) -> Any:
 
 def numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
     """Return the column's values, 0 where null."""
-    found = column(batch, name)
+    return values_of(column(batch, name), batch.num_rows, kind)
+
+
+def values_of(found: pa.Array | None, rows: int, kind: Any) -> Any:
+    """Return the values of this column of so many rows, 0 where null."""
     if found is None:
-        return read_only(np.zeros(batch.num_rows, kind))
+        return read_only(np.zeros(rows, kind))
     if found.null_count:
-        found = found.fill_null(pa.scalar(0, found.type)) if not pa.types.is_timestamp(found.type) else _zeroed(found)
+        found = (found.cast(pa.int64()) if pa.types.is_timestamp(found.type) else found).fill_null(0)
     return column_values(found, kind)
 
 
-def _zeroed(times: pa.Array) -> pa.Array:
-    return times.cast(pa.int64()).fill_null(0)
+def times_ms(batch: pa.RecordBatch) -> Any:
+    """Return the times of the rows in ms."""
+    return column_values(batch.column("timestamp"), np.int64) // MS_NS
 
 
 def valid(batch: pa.RecordBatch, name: str) -> Any:
     """Return which rows are not null."""
-    found = column(batch, name)
+    return valid_of(column(batch, name), batch.num_rows)
+
+
+def valid_of(found: pa.Array | None, rows: int) -> Any:
     if found is None:
-        return np.zeros(batch.num_rows, np.bool_)
+        return np.zeros(rows, np.bool_)
     if not found.null_count:
-        return np.ones(batch.num_rows, np.bool_)
+        return np.ones(rows, np.bool_)
     return found.is_valid().to_numpy(zero_copy_only=False)
 
 
@@ -77,8 +84,8 @@ def filled(values: Any, where: Any, kind: pa.DataType) -> pa.Array:
 def times_array(times_ms: Any, where: Any, kind: pa.DataType) -> pa.Array:
     """Return an array of times, null where not `where`."""
     if where.all():
-        return pa.array(times_ms * NS_PER_MS).view(kind)
-    return pa.array(np.where(where, times_ms, 0) * NS_PER_MS, mask=~where).view(kind)
+        return pa.array(times_ms * MS_NS).view(kind)
+    return pa.array(np.where(where, times_ms, 0) * MS_NS, mask=~where).view(kind)
 
 
 def list_array(offsets: Any, values: Any, where: Any, kind: pa.DataType) -> pa.Array:

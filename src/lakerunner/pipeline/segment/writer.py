@@ -44,16 +44,6 @@ MAX_NAME = 256  # characters of a value in the statistics
 MOST_HELD = 10_000
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the index records about the rows of a segment."""
-
-    time: TimeRange
-    rows: int
-    statistics: dict[str, Any]
-    fingerprints: tuple[int, ...]
-
-
 class Summarizer:
     """Builds the summary. `columns` are those of the segment, as `Segment.columns`."""
 
@@ -80,8 +70,8 @@ class Summarizer:
             if last > first:
                 keys.add(pc.unique(maps.keys.slice(first, last - first)).to_pylist())
 
-    def finish(self, further: Iterable[Mapping[str, Collection[str]]] = ()) -> Summary:
-        """Return the summary; `further` are values of columns that prune too, as SideFile.values."""
+    def finish(self, further: Iterable[Mapping[str, Collection[str]]] = ()) -> dict[str, Any]:
+        """Return these fields of the index row; `further` are values of columns that prune too, as SideFile.values."""
         statistics: dict[str, Any] = {}
         listed = {word: self._values[name] for name, word in self._words.items()} | {"label": self._keys[ATTRIBUTES]}
         for word, values in listed.items():
@@ -92,8 +82,8 @@ class Summarizer:
             statistics["key_count"] = sum(
                 len(self._keys[scope].found.union(named.values())) for scope, named in self._shredded.items()
             )
-        time = TimeRange(self._start, self._end)
-        return Summary(time, self._rows, statistics, self._fingerprints(further))
+        time, fingerprints = TimeRange(self._start, self._end), self._fingerprints(further)
+        return {"time": time, "rows": self._rows, "statistics": statistics, "fingerprints": fingerprints}
 
     def _fingerprints(self, further: Iterable[Mapping[str, Collection[str]]]) -> tuple[int, ...]:
         if not all(texts.is_whole for texts in (*self._values.values(), *self._keys.values())):
@@ -228,23 +218,16 @@ class SegmentWriter:
         self._writer.close()
         files = {name: side.finish() for name, side in self._sides.items()}
         summary = self._summarizer.finish(file.values for file in files.values())
-        made = self._identity
+        summary["statistics"]["side_bytes"] = {name: file.data.size for name, file in files.items()}
+        made = dict(vars(self._identity))
+        spec: SignalSpec = made.pop("spec")
         segment = Segment(
-            made.id,
-            made.organization,
-            made.collector,
-            made.spec.name,
-            summary.time,
-            summary.rows,
-            self.bytes,
-            made.spec.sort_version,
-            self._form.columns,
-            frequency_ms=made.frequency_ms,
-            level=made.level,
-            statistics=summary.statistics | {"side_bytes": {name: file.data.size for name, file in files.items()}},
-            fingerprints=summary.fingerprints,
-            ingested=made.ingested,
-            rolled=made.rolled,
+            **made,
+            **summary,
+            signal=spec.name,
+            bytes=self.bytes,
+            sort_version=spec.sort_version,
+            columns=self._form.columns,
         )
         return WrittenSegment(segment, {name: file.data for name, file in files.items()})
 
