@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.pipeline.steps.arrow_columns import is_textual
+
 SortKey = tuple[bytes | int, ...]
 
 
@@ -62,7 +64,7 @@ def comparable(array: pa.Array) -> Any:
     if pa.types.is_dictionary(array.type):
         values = array.dictionary.cast(pa.binary())
         return pa.DictionaryArray.from_arrays(array.indices, values)
-    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+    if is_textual(array.type):
         return array.cast(pa.binary())
     return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
