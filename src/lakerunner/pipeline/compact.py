@@ -27,8 +27,7 @@ from lakerunner.pipeline.job import run_tasks
 from lakerunner.pipeline.merge.inputs import Damaged, InputSeries, open_segments, read_side, scratch
 from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
-from lakerunner.pipeline.segment.side import SideInputs
-from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import row_of, sides_of
 
 if TYPE_CHECKING:  # workers import this module too, and need no sessions

@@ -32,8 +32,7 @@ from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.segment.encoding import choose_encodings_in_memory
-from lakerunner.pipeline.segment.side import SideInputs
-from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter
+from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter, SideInputs
 from lakerunner.pipeline.signals import READERS, REQUESTS, row_of, sides_of
 from lakerunner.pipeline.steps.layout import build_batch, lay_out
 from lakerunner.pipeline.steps.order import row_groups, split_and_sort

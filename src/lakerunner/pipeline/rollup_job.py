@@ -37,8 +37,7 @@ from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
 from lakerunner.pipeline.rollup.coverage import find_touched, periods_of, split_by_period
 from lakerunner.pipeline.rollup.fold import Fold
-from lakerunner.pipeline.segment.side import SideInputs
-from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import sides_of
 
 if TYPE_CHECKING:  # workers import this module too, and need no sessions

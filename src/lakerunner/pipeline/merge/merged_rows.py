@@ -26,8 +26,7 @@ from lakerunner.model.segment import Column
 from lakerunner.model.signal import SCOPES, SignalSpec
 from lakerunner.pipeline.merge.duplicates import Identify, drop_repeated, find_kept
 from lakerunner.pipeline.merge.inputs import Damaged, SegmentFile
-from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice
-from lakerunner.pipeline.merge.sort_keys import SortKey, rank_rows, sort_rows
+from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice, SortKey, rank_rows, sort_rows
 from lakerunner.pipeline.merge.unify import UnifiedColumns, move_attributes, unify
 from lakerunner.pipeline.segment.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
 

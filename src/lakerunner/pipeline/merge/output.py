@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SignalSpec
-from lakerunner.pipeline.merge.sort_keys import SortKeys
+from lakerunner.pipeline.merge.lookahead import SortKeys
 from lakerunner.pipeline.segment.encoding import DICTIONARY, LENGTHS, PLAIN, RUN_ROWS, RUNS, choose_encodings
-from lakerunner.pipeline.segment.side import Side
-from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter
+from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter, Side
 from lakerunner.pipeline.steps.arrow_columns import plain
 
 # Numbers with a smaller share of distinct values get a dictionary: neighbours alone would not show that it pays.

@@ -24,8 +24,8 @@ from lakerunner.model.sketch import column_values
 from lakerunner.model.tier import window_end
 from lakerunner.model.time import DAY_NS, HOUR_NS, MS_NS, TimeRange
 from lakerunner.pipeline.merge.inputs import SegmentFile
-from lakerunner.pipeline.rollup.batch_columns import numbers, times_ms
 from lakerunner.pipeline.rollup.buckets import find_buckets
+from lakerunner.pipeline.steps.arrow_columns import numbers, times_ms
 
 _KEYS = ("series", "timestamp")
 _READ_ROWS = 100_000

@@ -21,16 +21,6 @@ from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import MS_NS
 from lakerunner.pipeline.merge.output import concat_batches
-from lakerunner.pipeline.rollup.batch_columns import (
-    column,
-    filled,
-    numbers,
-    read_only,
-    texts_are,
-    times_array,
-    times_ms,
-    valid,
-)
 from lakerunner.pipeline.rollup.buckets import (
     HISTOGRAM,
     NEVER,
@@ -48,6 +38,16 @@ from lakerunner.pipeline.rollup.buckets import (
     sketches_of_points,
 )
 from lakerunner.pipeline.rollup.histograms import OWN, histogram_columns
+from lakerunner.pipeline.steps.arrow_columns import (
+    filled,
+    find_column,
+    numbers,
+    read_only,
+    texts_are,
+    times_array,
+    times_ms,
+    valid,
+)
 from lakerunner.promql.selection.staleness import STALE_BITS
 
 _PREFIX = "chq_rollup_"
@@ -146,7 +146,7 @@ class Fold:
                 arrays[name] = _scatter(arrays.get(name), array, histograms, len(kept))
         for field in self.schema:
             if field.name not in arrays:
-                found = None if field.name in _COMPUTED else column(batch, field.name)
+                found = None if field.name in _COMPUTED else find_column(batch, field.name)
                 if found is None:
                     arrays[field.name] = pa.nulls(len(kept), field.type)
                 else:

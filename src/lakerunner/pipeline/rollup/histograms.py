@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.sketch import BucketColumn, ListColumn, bucket_column, list_column
-from lakerunner.pipeline.rollup.batch_columns import column, numbers, texts_are, valid, valid_of, values_of
+from lakerunner.pipeline.steps.arrow_columns import find_column, numbers, texts_are, valid, valid_of, values_of
 from lakerunner.series.grouping import add_compensated
 
 CUSTOM_BUCKETS = -53  # Prometheus' scale of histograms that have bounds
@@ -193,7 +193,7 @@ def histogram_columns(batch: pa.RecordBatch, rows: Sequence[Any], raw: bool) -> 
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    found = column(batch, name)
+    found = find_column(batch, name)
     return pa.nulls(batch.num_rows, _SCHEMA.field(name).type) if found is None else found
 
 
@@ -202,7 +202,7 @@ class _HistogramBatch:
 
     def __init__(self, batch: pa.RecordBatch, raw: bool) -> None:
         self._batch = batch
-        self._last = _HistogramColumns(batch.num_rows, {name: column(batch, name) for name in _ADDED})
+        self._last = _HistogramColumns(batch.num_rows, {name: find_column(batch, name) for name in _ADDED})
         whole = ~valid(batch, "float_count")
         of_type = texts_are(batch, "metric_type", ("histogram", "exponential_histogram"))
         self.delta = whole & of_type & texts_are(batch, "temporality", ("delta",))

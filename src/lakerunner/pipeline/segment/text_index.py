@@ -23,8 +23,8 @@ from numba import njit
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.model.text_index import BLOOMS, CHECKSUM, HEADER, MAGIC, VERSION
-from lakerunner.pipeline.segment.side import SideFile
 from lakerunner.pipeline.segment.text_entries import Strings, find_entries
+from lakerunner.pipeline.segment.writer import SideFile
 from lakerunner.pipeline.steps.arrow_columns import padded_texts
 
 HASHES_IN_MEMORY = 32 << 20  # bytes; a segment that ingest makes seldom has more
