@@ -27,12 +27,12 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
-from lakerunner.pipeline import make_segments as segments
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group
 from lakerunner.pipeline.job import start_workers
 from lakerunner.pipeline.jvm import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 from lakerunner.pipeline.unpack import unpack
+from lakerunner.pipeline.warm import warm_ingest
 from lakerunner_demo.shop import Batch, Shop
 
 LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=64 << 20)
@@ -134,7 +134,7 @@ def run(bench: Bench, records: int, repeat: int, directory: Path) -> dict[str, f
     spark = open_session(SparkSettings("local[1]", (), "1g", home, directory / "spark"), "bench")
     try:
         start_workers(spark)
-        segments.warm_ingest()
+        warm_ingest()
         best, stored = measure(
             {
                 "spark": lambda: ingest_box(spark, box, address, LIMITS),

@@ -35,7 +35,7 @@ from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.merge.inputs import open_segments
-from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 
@@ -170,7 +170,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         lake = metrics_lake(given.directory or Path(temporary), given.segments)
         opened = open_segments(lake.store, lake.segments, Path(temporary))
-        raw = list(merge_rows(METRICS, opened, MEMORY))
+        raw = list(MergedRows(METRICS, opened, MEMORY))
         first = Step("raw -> 10s", RAW, TIERS[0], raw)
         report(first)
         report(next_step(first, "10s -> 1m"))

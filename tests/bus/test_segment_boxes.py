@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.bus.boxes import COMPACTION, ROLLUP, ClosedBox, SegmentBoxes, SegmentBoxLimits
+from lakerunner.bus.boxes import COMPACTION, ROLLUP, Boxes, Boxing, BoxLimits, ClosedBox
 from lakerunner.bus.bus import Delivery
 from lakerunner.bus.topics import Candidate, CompactBox, RollupBox, SegmentsCommitted
 from lakerunner.model.time import DAY_NS, HOUR_NS
 
 ORG = UUID(int=1)
-LIMITS = SegmentBoxLimits(max_seconds=60.0, max_bytes=100, max_segments=3, max_held=10)
+LIMITS = BoxLimits(max_seconds=60.0, max_bytes=100, max_items=3, max_held=10)
 
 
 def one(number: int, hour: float = 0, size: int = 1) -> Candidate:
@@ -41,7 +41,7 @@ def answered(closed: list[ClosedBox]) -> list[int]:
 
 @pytest.mark.parametrize(("level", "seconds"), [(0, 60.0), (1, 600.0), (2, 3600.0)])
 def test_a_box_closes_by_the_age_of_its_level(level: int, seconds: float) -> None:
-    boxes = SegmentBoxes(COMPACTION, LIMITS)
+    boxes = Boxes(COMPACTION, LIMITS)
     boxes.add(delivered(1), told(one(2), level=level), now=10.0)
     boxes.add(delivered(2), told(one(1), level=level), now=11.0)
     assert boxes.seconds_until_due(11.0) == seconds - 1
@@ -54,7 +54,7 @@ def test_a_box_closes_by_the_age_of_its_level(level: int, seconds: float) -> Non
 
 
 def test_a_box_closes_by_count_and_by_size() -> None:
-    boxes = SegmentBoxes(COMPACTION, LIMITS)
+    boxes = Boxes(COMPACTION, LIMITS)
     boxes.add(delivered(1), told(one(1), one(2), one(3), one(4)), now=0.0)
     closed = boxes.take_due(0.0)
     assert numbers(closed) == [[1, 2, 3]]
@@ -66,7 +66,7 @@ def test_a_box_closes_by_count_and_by_size() -> None:
 
 
 def test_what_is_full_or_of_the_last_level_is_no_candidate() -> None:
-    boxes = SegmentBoxes(COMPACTION, LIMITS)
+    boxes = Boxes(COMPACTION, LIMITS)
     boxes.add(delivered(1), told(one(1, size=100), one(2, size=500)), now=0.0)
     boxes.add(delivered(2), told(one(3), one(4), level=3), now=0.0)
     assert boxes.seconds_until_due(0.0) == 0.0
@@ -77,7 +77,7 @@ def test_what_is_full_or_of_the_last_level_is_no_candidate() -> None:
 
 
 def test_one_that_stays_alone_is_dropped() -> None:
-    boxes = SegmentBoxes(COMPACTION, LIMITS)
+    boxes = Boxes(COMPACTION, LIMITS)
     boxes.add(delivered(1), told(one(1)), now=0.0)
     boxes.add(delivered(2), told(one(1)), now=1.0)  # the same again
     assert boxes.take_due(60.0) == [ClosedBox(None, (delivered(1), delivered(2)))]
@@ -94,9 +94,11 @@ def test_one_that_stays_alone_is_dropped() -> None:
         (ROLLUP, {"frequency_ms": 300_000}, [[1, 2, 3, 4]]),  # windows of an hour, by day
     ],
 )
-def test_a_box_holds_one_hour_or_day(boxing: object, changes: dict[str, Any], expected: list[list[int]]) -> None:
-    limits = SegmentBoxLimits(max_seconds=1.0, max_bytes=100, max_segments=10, max_held=10)
-    boxes = SegmentBoxes(boxing, limits)  # type: ignore[arg-type]
+def test_a_box_holds_one_hour_or_day(
+    boxing: Boxing[SegmentsCommitted], changes: dict[str, Any], expected: list[list[int]]
+) -> None:
+    limits = BoxLimits(max_seconds=1.0, max_bytes=100, max_items=10, max_held=10)
+    boxes = Boxes(boxing, limits)
     boxes.add(delivered(1), told(one(1), one(3, hour=1), one(2, hour=0.9), one(4, hour=1.5), **changes), now=0.0)
     closed = boxes.take_due(1e6)
     assert sorted(numbers(closed)) == expected
@@ -104,7 +106,7 @@ def test_a_box_holds_one_hour_or_day(boxing: object, changes: dict[str, Any], ex
 
 
 def test_collectors_levels_and_tiers_stay_apart() -> None:
-    boxes = SegmentBoxes(COMPACTION, LIMITS)
+    boxes = Boxes(COMPACTION, LIMITS)
     changed: tuple[dict[str, Any], ...] = ({}, {"collector": "core"}, {"level": 1}, {"frequency_ms": 10_000})
     for number, changes in enumerate(changed):
         boxes.add(delivered(number), told(one(2 * number), one(2 * number + 1), **changes), now=0.0)
@@ -112,7 +114,7 @@ def test_collectors_levels_and_tiers_stay_apart() -> None:
 
 
 def test_rollups_of_one_segment_of_any_size_and_none_past_the_last_tier() -> None:
-    boxes = SegmentBoxes(ROLLUP, LIMITS)
+    boxes = Boxes(ROLLUP, LIMITS)
     boxes.add(delivered(1), told(one(1, size=1000)), now=0.0)
     closed = boxes.take_due(0.0)
     assert [done.box for done in closed if done.box] == [RollupBox(ORG, "edge", 0, 10_000, (UUID(int=1),))]
@@ -126,7 +128,7 @@ def test_rollups_of_one_segment_of_any_size_and_none_past_the_last_tier() -> Non
 
 
 def test_one_past_the_bound_on_held_messages_closes_the_oldest_box() -> None:
-    boxes = SegmentBoxes(COMPACTION, SegmentBoxLimits(60.0, 100, 5, max_held=3))
+    boxes = Boxes(COMPACTION, BoxLimits(60.0, 100, 5, max_held=3))
     boxes.add(delivered(0), told(one(0), one(10)), now=0.0)
     for number in (1, 2):
         boxes.add(delivered(number), told(one(number, hour=number)), now=float(number))
@@ -143,9 +145,9 @@ ADDED = st.lists(
 
 @given(st.lists(st.tuples(ADDED, st.integers(0, 3)), max_size=40), st.sampled_from([COMPACTION, ROLLUP]))
 def test_every_delivery_comes_out_once_and_no_candidate_is_lost(
-    messages: list[tuple[list[tuple[int, int, int]], int]], boxing: object
+    messages: list[tuple[list[tuple[int, int, int]], int]], boxing: Boxing[SegmentsCommitted]
 ) -> None:
-    boxes = SegmentBoxes(boxing, LIMITS)  # type: ignore[arg-type]
+    boxes = Boxes(boxing, LIMITS)
     closed: list[ClosedBox] = []
     for number, (segments, level) in enumerate(messages):
         before = answered(closed)
@@ -158,14 +160,14 @@ def test_every_delivery_comes_out_once_and_no_candidate_is_lost(
     assert boxes.held == 0
     for box in (done.box for done in closed):
         if isinstance(box, CompactBox | RollupBox):
-            assert len(set(box.segments)) == len(box.segments) <= LIMITS.max_segments
+            assert len(set(box.segments)) == len(box.segments) <= LIMITS.max_items
     if boxing is ROLLUP:
         wanted = {number for segments, _ in messages for number, _, _ in segments}
         assert {number for box in numbers(closed) for number in box} == wanted
 
 
 def test_before_the_epoch_too() -> None:
-    boxes = SegmentBoxes(COMPACTION, LIMITS)
+    boxes = Boxes(COMPACTION, LIMITS)
     boxes.add(delivered(1), told(one(1, hour=-0.5), one(2, hour=0.5), one(3, hour=-0.9)), now=0.0)
     assert numbers(boxes.take_due(60.0)) == [[1, 3]]
     assert DAY_NS == 24 * HOUR_NS

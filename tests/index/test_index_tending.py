@@ -12,8 +12,9 @@ import pytest
 from index.index_values import ACME, OTHER, at_once, count, outbox_size, segment
 from lakerunner.index.commit import Basis, Commit
 from lakerunner.index.index import Index
+from lakerunner.index.inspect import Level
 from lakerunner.index.segments import CollectorTier
-from lakerunner.index.tending import LevelCount, Retry, Work
+from lakerunner.index.tending import Retry, Work
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
@@ -250,9 +251,6 @@ def test_reminding_of_rollups(index: Index) -> None:
 def test_counts_by_level_and_per_hour(index: Index) -> None:
     commit(index, segment("a", 0, 5), segment("b", 0, 5), segment("c", 3 * HOUR_NS, 3 * HOUR_NS + 1))
     commit(index, segment("d", 0, 5, level=1, bytes=50), segment("t", organization=OTHER.id))
-    assert index.tending.levels(ACME.id) == [
-        LevelCount("logs", 0, 0, 3, 300, 21),
-        LevelCount("logs", 0, 1, 1, 50, 7),
-    ]
-    assert index.tending.levels()[0].segments == 4
+    assert index.inspect.levels(ACME.id) == [Level("logs", 0, 0, 3, 21, 300, 0), Level("logs", 0, 1, 1, 7, 50, 0)]
+    assert index.inspect.levels(None)[0].segments == 4
     assert index.tending.segments_per_hour(TimeRange(0, DAY_NS)) == {("logs", 0, 0): 2.0, ("logs", 0, 1): 1.0}

@@ -14,9 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from lakerunner.lakeql.tables import Table
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
-from lakerunner.pipeline.steps.record_columns import fingerprint_of
+from lakerunner.pipeline.read.memory import PADDING
+from lakerunner.pipeline.read.rows import NumberColumn, Rows, TextColumn
+from lakerunner.pipeline.read.walk import STRING
+from lakerunner.pipeline.steps.record_columns import add_fingerprint
 from pipeline.otlp_oracle import COLLECTOR, ORGANIZATION, Row
 
 TIMES = {"timestamp", "observed_timestamp", "start_timestamp", "end_timestamp"}
@@ -155,3 +160,12 @@ def _of_point(row: Row) -> Row:
 
 
 _ADDED: dict[str, Callable[[Row], Row]] = {"logs": _of_log, "metrics": _of_point, "traces": lambda row: {}}
+
+
+def fingerprint_of(message: str) -> int:
+    """Return the fingerprint of one message."""
+    text = message.encode()
+    column = TextColumn(STRING, np.zeros(1, np.int32), np.full(1, len(text), np.int32))
+    data = np.frombuffer(text + bytes(PADDING), np.uint8).copy()
+    rows = Rows(1, data, {"message": column}, {}, np.zeros(1, np.int64), np.zeros(1, np.int32))
+    return int(add_fingerprint(rows).column("fingerprint", NumberColumn).values[0])

@@ -18,7 +18,7 @@ from lakerunner.model.signal import SignalSpec
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.merge.inputs import open_segments
-from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
 from lakerunner.pipeline.segment.writer import SegmentIdentity
 from lakerunner.pipeline.signals import row_of
@@ -47,7 +47,7 @@ def ingested(store: ObjectStore, spec: SignalSpec, contents: Sequence[bytes]) ->
 def merge(
     store: ObjectStore, spec: SignalSpec, segments: Sequence[Segment], directory: Path, memory: int = MEMORY
 ) -> Segment | None:
-    rows = merge_rows(spec, open_segments(store, segments, directory), memory, same_row=row_of(spec).same_row)
+    rows = MergedRows(spec, open_segments(store, segments, directory), memory, same_row=row_of(spec).same_row)
     newest = max(segment.ingested for segment in segments)
     identity = SegmentIdentity(UUID(int=9), ORGANIZATION, COLLECTOR, spec, level=1, ingested=newest)
 

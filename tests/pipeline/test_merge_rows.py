@@ -16,7 +16,7 @@ from lakerunner.model.signal import LOGS, METRICS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.merge.duplicates import by_key, digest_values, drop_repeated
 from lakerunner.pipeline.merge.inputs import open_segments
-from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.signals import row_of
 from pipeline import metrics_oracle, otlp_oracle
 from pipeline.merge_oracle import a_store, expected, ingested, merge, read
@@ -185,10 +185,10 @@ def test_rows_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
     def even(batch: pa.RecordBatch) -> pa.Array:
         return pa.array(batch.column("timestamp").cast(pa.int64()).to_numpy() % 2 == 0)
 
-    rows = merge_rows(LOGS, opened, 1 << 20, row_filter=even, same_row=row_of(LOGS).same_row)
+    rows = MergedRows(LOGS, opened, 1 << 20, row_filter=even, same_row=row_of(LOGS).same_row)
     times = [time for batch in rows for time in batch.column("timestamp").cast(pa.int64()).to_pylist()]
     assert times == [START + number for number in (0, 2, 4, 6, 8, 20, 22, 24)]
-    nothing = merge_rows(LOGS, opened, 1 << 20, row_filter=lambda batch: pa.array([False] * batch.num_rows))
+    nothing = MergedRows(LOGS, opened, 1 << 20, row_filter=lambda batch: pa.array([False] * batch.num_rows))
     assert list(nothing) == []
 
 

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from lakerunner.model.signal import LOGS, METRICS, TRACES, SignalSpec
 from lakerunner.pipeline.merge.duplicates import find_kept
 from lakerunner.pipeline.merge.inputs import open_segments
-from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.signals import row_of
 from pipeline.merge_oracle import a_store, expected, ingested, merge, read
 
@@ -95,7 +95,7 @@ def test_rows_that_are_not_wanted_are_none_of_the_run(tmp_path: Path) -> None:
 
     def rows(memory: int, dedupe: bool) -> list[Any]:
         batches = list(
-            merge_rows(METRICS, opened, memory, row_filter=small, same_row=row_of(METRICS).same_row if dedupe else None)
+            MergedRows(METRICS, opened, memory, row_filter=small, same_row=row_of(METRICS).same_row if dedupe else None)
         )
         times = [time for batch in batches for time in batch.column("timestamp").cast(pa.int64()).to_pylist()]
         return list(zip(times, [value for batch in batches for value in number(batch).to_pylist()], strict=True))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.pipeline.steps.record_columns import fingerprint_of
+from pipeline.lakeql_oracle import fingerprint_of
 
 ALIKE = [
     ("took 15ms", "took 1500ms"),

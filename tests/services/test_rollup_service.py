@@ -275,7 +275,7 @@ def test_what_the_bus_lost_is_told_of_again_and_gauges_show_it(tended: Lake) -> 
     assert box.target_frequency_ms == 10_000
     worker.step()
     assert rolled(tended) == [True]
-    sample(tended.index.tending, 3600 * S)
+    sample(tended.index.tending, tended.index.inspect, 3600 * S)
     read = REGISTRY.get_sample_value
     assert read("lakerunner_live_segments", {"signal": "metrics", "tier": "10s", "level": "0"}) == 1
     assert read("lakerunner_live_segments_per_hour", {"signal": "metrics", "tier": "raw", "level": "0"}) == 1

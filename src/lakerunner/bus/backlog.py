@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
-from lakerunner.bus.kafka_member import unavailable
+from lakerunner.bus.kafka_member import kafka_errors
 from lakerunner.bus.open import kafka_servers
+from lakerunner.bus.postgres import postgres_errors
 from lakerunner.bus.topics import (
     ROLLUP_BOXES,
     ROLLUP_CANDIDATES,
@@ -27,7 +27,6 @@ from lakerunner.bus.topics import (
     compact_candidates,
     ingest_boxes,
 )
-from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import SIGNAL_NAMES
 
 _KAFKA_SECONDS = 10.0
@@ -84,17 +83,13 @@ def backlog(bus: str, pool: ConnectionPool[psycopg.Connection[TupleRow]], topic_
     """Return the backlog by topic and group. Raise Unavailable if the bus does not answer."""
     if bus == "postgres":
         return _postgres(pool)
-    with _kafka_errors():
+    with kafka_errors("looking at its backlog"):
         return list(_kafka(kafka_servers(bus), topic_prefix))
 
 
 def _postgres(pool: ConnectionPool[psycopg.Connection[TupleRow]]) -> list[Backlog]:
-    try:
-        with pool.connection() as connection:
-            return [Backlog(*row) for row in connection.execute(_POSTGRES).fetchall()]
-    except psycopg.Error as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(f"PostgreSQL bus, looking at its backlog: {type(error).__name__}", detail=reason) from error
+    with postgres_errors("looking at its backlog"), pool.connection() as connection:
+        return [Backlog(*row) for row in connection.execute(_POSTGRES).fetchall()]
 
 
 def _kafka(servers: str, prefix: str) -> Iterator[Backlog]:
@@ -106,25 +101,13 @@ def _kafka(servers: str, prefix: str) -> Iterator[Backlog]:
             for topic, reader in READERS:
                 if reader == group and prefix + topic in there:
                     parts = [TopicPartition(prefix + topic, number) for number in there[prefix + topic].partitions]
-                    yield Backlog(topic, group, sum(_lag(consumer, part) for part in _committed(consumer, parts)))
+                    committed = consumer.committed(parts, timeout=_KAFKA_SECONDS)
+                    yield Backlog(topic, group, sum(_lag(consumer, part) for part in committed))
         finally:
             consumer.close()
-
-
-def _committed(consumer: Any, parts: list[TopicPartition]) -> list[TopicPartition]:
-    found: list[TopicPartition] = consumer.committed(parts, timeout=_KAFKA_SECONDS)
-    return found
 
 
 def _lag(consumer: Any, part: TopicPartition) -> int:
     """Return the lag of a partition. A group that never committed starts at the oldest message."""
     low, high = consumer.get_watermark_offsets(part, timeout=_KAFKA_SECONDS, cached=False)
     return int(high - max(low, part.offset))
-
-
-@contextmanager
-def _kafka_errors() -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise unavailable("looking at its backlog", error.args[0]) from error

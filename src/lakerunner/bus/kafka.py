@@ -9,8 +9,7 @@ What always holds: publish returns after all in-sync replicas have acknowledged 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any
@@ -19,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from lakerunner.bus.kafka_member import KafkaMember, unavailable
+from lakerunner.bus.kafka_member import KafkaMember, kafka_errors
 from lakerunner.bus.topics import MAX_BYTES
 from lakerunner.model.errors import Unavailable
 
@@ -51,14 +50,6 @@ _PRODUCER = {
 }
 
 
-@contextmanager
-def _unavailable(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise unavailable(doing, error.args[0]) from error
-
-
 class KafkaBus:
     def __init__(self, servers: str, topic_prefix: str = "", *, partitions: int = 8) -> None:
         self._client = _CLIENT | {"bootstrap.servers": servers}
@@ -76,7 +67,7 @@ class KafkaBus:
         if not messages:
             return
         sender = self._sender
-        with _unavailable("publishing"):
+        with kafka_errors("publishing"):
             self._create_missing(topic for topic, _ in messages)
             try:
                 sender.send([(self._prefix + topic, payload) for topic, payload in messages])
@@ -90,7 +81,7 @@ class KafkaBus:
     def subscribe(self, topics: Sequence[str], group: str) -> KafkaMember:
         if self._closed:
             raise Unavailable("the bus is closed")
-        with _unavailable("subscribing"):
+        with kafka_errors("subscribing"):
             self._create_missing(topics)
             subscription = KafkaMember(self._client | {"group.id": group}, self._prefix, topics, _LOGGER)
         self._subscriptions.append(subscription)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Condition, Event, Thread
 from typing import Any
@@ -243,3 +243,12 @@ class KafkaMember:
 
 def unavailable(doing: str, error: KafkaError) -> Unavailable:
     return Unavailable(f"Kafka, {doing}: {error.name()}", detail=error.str())
+
+
+@contextmanager
+def kafka_errors(doing: str) -> Iterator[None]:
+    """Turn Kafka's errors into Unavailable."""
+    try:
+        yield
+    except KafkaException as error:
+        raise unavailable(doing, error.args[0]) from error

@@ -145,7 +145,7 @@ DELETE FROM lrdb.bus_messages WHERE "offset" IN (SELECT "offset" FROM gone)
 
 
 @contextmanager
-def _unavailable(doing: str) -> Iterator[None]:
+def postgres_errors(doing: str) -> Iterator[None]:
     """Turn psycopg's errors into Unavailable: what PostgreSQL cannot do now, it may do later."""
     try:
         yield
@@ -178,7 +178,7 @@ class PostgresBus:
             return
         topics, payloads = _columns(messages)
         distinct = sorted(set(topics))
-        with _unavailable("publishing"), self._pool.connection() as connection, connection.transaction():
+        with postgres_errors("publishing"), self._pool.connection() as connection, connection.transaction():
             connection.execute(_LOCK_TOPICS, [sorted({digest64(_CHANNEL, topic) for topic in distinct})])
             connection.execute(_INSERT, [topics, payloads])
             connection.execute(_PRUNE_UNREAD, [distinct])
@@ -205,12 +205,12 @@ class _PostgresSubscription:
         self._held: set[tuple[str, int]] = set()
         self._session: _Session | None = None
         self._closed = False
-        with _unavailable("subscribing"):
+        with postgres_errors("subscribing"):
             self._connect()
 
     def take(self, limit: int, wait_seconds: float) -> list[Delivery]:
         """Take messages. A wakeup for a message that another member got first uses up to a second of the wait."""
-        with _unavailable("taking"):
+        with postgres_errors("taking"):
             while True:
                 session = self._connect()
                 self._hear(session, 0)  # what came before the claim is answered by it
@@ -227,7 +227,7 @@ class _PostgresSubscription:
             return
         done = [(delivery.topic, delivery.position[1]) for delivery in deliveries]
         topics, offsets = _columns(done)
-        with _unavailable("committing"):
+        with postgres_errors("committing"):
             session = self._connect()
             finish = self._parameters(session) | {"held_topics": topics, "held_offsets": offsets}
             session.connection.execute(_FINISH, finish)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from lakerunner.index.database import Transaction, publish_later
+from lakerunner.index.database import Transaction, arrays_of, publish_later
 from lakerunner.index.sources import Arrival, Identity, finding_arrays, identity_arrays, source_arrays, storable_text
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Column, Segment, digest64
@@ -140,13 +140,9 @@ def _finish_sources(transaction: Transaction, commit: Commit, ids: dict[Identity
 def _reroute_sources(transaction: Transaction, moved: Sequence[Arrival], ids: dict[Identity, int]) -> None:
     """Request these again for their own signal, once even if several workers do so."""
     if moved:
-        values = {
-            "ids": [ids[arrival.source.identity] for arrival in moved],
-            "signals": [arrival.signal for arrival in moved],
-            "topics": [arrival.topic for arrival in moved],
-            "payloads": [arrival.payload for arrival in moved],
-        }
-        transaction.run("source_objects.reroute", values)
+        named = {"ids": [ids[arrival.source.identity] for arrival in moved]}
+        values = arrays_of(moved, signals="signal", topics="topic", payloads="payload")
+        transaction.run("source_objects.reroute", named | values)
         transaction.rows("outbox.notify")
 
 
@@ -192,12 +188,8 @@ def _check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> 
     collector's tier wait for each other until the transaction ends; so the last one was made of everything that those
     before it were made of. A segment that arrived meanwhile and is not rolled up is no conflict: its buckets come
     later."""
-    tier = {
-        "organization": organization,
-        "collector": basis.collector,
-        "signal": basis.signal,
-        "frequency_ms": basis.frequency_ms,
-    }
+    names = "collector", "signal", "frequency_ms"
+    tier = {"organization": organization} | {name: getattr(basis, name) for name in names}
     transaction.rows("segments.lock_tier", {"tier": "/".join(map(str, tier.values()))})
     between = {"start_ns": basis.time.start_ns, "end_ns": basis.time.end_ns}
     there = {id_ for (id_,) in transaction.rows("segments.rolled_ids", tier | between)}

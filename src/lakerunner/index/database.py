@@ -90,6 +90,11 @@ class Transaction:
             return cursor.rowcount
 
 
+def arrays_of(items: Sequence[Any], **fields: str) -> dict[str, list[Any]]:
+    """Return fields of the items as arrays, by the names that a query has for these."""
+    return {name: [getattr(item, field) for item in items] for name, field in fields.items()}
+
+
 def publish_later(transaction: Transaction, messages: Sequence[tuple[str, bytes]]) -> None:
     """Put (topic, payload) messages into the outbox; the relay publishes them after the commit."""
     if messages:

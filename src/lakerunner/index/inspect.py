@@ -15,8 +15,8 @@ from uuid import UUID
 
 from lakerunner.index.database import Database
 from lakerunner.index.segments import CollectorTier, Segments
-from lakerunner.index.singleton import singleton
 from lakerunner.index.sources import SourceRecord, read_source_record
+from lakerunner.index.sweep import singleton
 from lakerunner.model.retention_policy import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, SECOND_NS, TimeRange

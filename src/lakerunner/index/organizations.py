@@ -40,12 +40,7 @@ class Organizations:
         return Share(*rows[0]) if rows else Share()
 
     def limit(self, organization: UUID, share: Share) -> None:
-        values = {
-            "id": organization,
-            "queries_per_second": share.queries_per_second,
-            "concurrent_queries": share.concurrent_queries,
-        }
-        if not self._database.run("organizations.limit", values):
+        if not self._database.run("organizations.limit", vars(share) | {"id": organization}):
             raise NotFound(f"organization {organization} not found")
 
 

@@ -128,25 +128,12 @@ class _ColumnSets:
 
 
 def _read_segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Segment:
-    (id_, organization, collector, signal, start_ns, end_ns, rows, size, sort_version) = row[:9]
-    (frequency_ms, level, statistics, fingerprints, ingested, rolled, column_set) = row[9:]
-    return Segment(
-        id=id_,
-        organization=organization,
-        collector=collector,
-        signal=signal,
-        time=TimeRange(start_ns, end_ns),
-        rows=rows,
-        bytes=size,
-        sort_version=sort_version,
-        columns=sets[column_set],
-        frequency_ms=frequency_ms,
-        level=level,
-        statistics=statistics,
-        fingerprints=tuple(fingerprints),
-        ingested=ingested,
-        rolled=rolled,
-    )
+    """Return the segment of a row: its fields in their order, with two columns for its time."""
+    *whose, start_ns, end_ns, rows, size, sort_version = row[:9]
+    frequency_ms, level, statistics, fingerprints, *rest, column_set = row[9:]
+    fields: list[Any] = [*whose, TimeRange(start_ns, end_ns), rows, size, sort_version, sets[column_set]]
+    fields += [frequency_ms, level, statistics, tuple(fingerprints), *rest]
+    return Segment(*fields)
 
 
 def pick_tier_rows(

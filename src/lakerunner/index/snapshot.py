@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakerunner.index.database import Connection, Database, load_queries
+from lakerunner.index.database import Connection, Database, arrays_of, load_queries
 from lakerunner.index.programs import load_dump, major_version, run_pg_dump
 from lakerunner.model.errors import UserError
 from lakerunner.model.segment import segment_path
@@ -62,12 +62,7 @@ class Snapshot:
 
     def ingested(self, bucket: str, found: Sequence[NamedObject]) -> list[str]:
         """Return the keys of those that are ingested in exactly this version."""
-        values = {
-            "bucket": bucket,
-            "keys": [one.key for one in found],
-            "sizes": [one.size for one in found],
-            "modified": [one.modified_ns for one in found],
-        }
+        values = arrays_of(found, keys="key", sizes="size", modified="modified_ns") | {"bucket": bucket}
         return [key for (key,) in self._connection.execute(self._queries["backup.ingested"], values).fetchall()]
 
     def _rows(self, query: str, values: dict[str, Any]) -> Iterator[tuple[Any, ...]]:

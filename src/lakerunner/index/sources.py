@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from lakerunner.index.database import Database
+from lakerunner.index.database import Database, arrays_of
 from lakerunner.model.source import Findings, Note, Reject, Rejects, SourceObject, SourceState
 
 Identity = tuple[str, str, str]
@@ -104,18 +104,8 @@ class Sources:
         signal: str | None = None,
     ) -> None:
         """Make an unknown or seen source failed; a done or failed one does not change."""
-        values = {
-            "bucket": source.bucket,
-            "key": source.key,
-            "etag": source.etag,
-            "size": source.size,
-            "modified_ns": source.modified_ns,
-            "organization": organization,
-            "collector": collector,
-            "signal": signal,
-            "reason": storable_text(reason),
-        }
-        self._database.run("source_objects.set_aside", values)
+        values = {"organization": organization, "collector": collector, "signal": signal}
+        self._database.run("source_objects.set_aside", vars(source) | values | {"reason": storable_text(reason)})
 
     def failed_as(self, etag: str, organization: UUID | None, most: int) -> int:
         """Count the failed objects of the organization with this etag, up to `most`."""
@@ -133,13 +123,7 @@ class Sources:
 
     def touch(self, source: SourceObject) -> None:
         """Record that the object was written again with the same content, so that `unknown` no longer names it."""
-        values = {
-            "bucket": source.bucket,
-            "key": source.key,
-            "etag": source.etag,
-            "modified_ns": source.modified_ns,
-        }
-        self._database.run("source_objects.touch", values)
+        self._database.run("source_objects.touch", vars(source))
 
     def states(self, identities: Sequence[Identity]) -> dict[Identity, SourceState]:
         """Return the states of the known ones among these."""
@@ -185,7 +169,7 @@ class Sources:
         """Return (etag, rejects) of the newest version of this object that has rejected lines."""
         values = {"key": key, "organization": organization, "unplaced": unplaced}
         for etag, lines, rejected, first in self._database.rows("source_objects.rejects", values):
-            return etag, read_rejects(lines, rejected, first)
+            return etag, Rejects(rejected, lines, tuple(Reject(**value) for value in first))
         return None
 
     def dismiss(self, key: str, organization: UUID, *, unplaced: bool = False) -> int:
@@ -211,10 +195,7 @@ def identity_arrays(identities: Iterable[Identity]) -> dict[str, Any]:
 
 
 def source_arrays(sources: Sequence[SourceObject]) -> dict[str, Any]:
-    return identity_arrays(source.identity for source in sources) | {
-        "sizes": [source.size for source in sources],
-        "modified": [source.modified_ns for source in sources],
-    }
+    return arrays_of(sources, buckets="bucket", keys="key", etags="etag", sizes="size", modified="modified_ns")
 
 
 def storable_text(reason: str) -> str:
@@ -230,47 +211,17 @@ def _like_pattern(key: str) -> str:
 
 
 def _arrival_arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
-    return source_arrays([arrival.source for arrival in arrivals]) | {
-        "organizations": [arrival.organization for arrival in arrivals],
-        "collectors": [arrival.collector for arrival in arrivals],
-        "signals": [arrival.signal for arrival in arrivals],
-        "topics": [arrival.topic for arrival in arrivals],
-        "payloads": [arrival.payload for arrival in arrivals],
-    }
+    owners = arrays_of(arrivals, organizations="organization", collectors="collector", signals="signal")
+    messages = arrays_of(arrivals, topics="topic", payloads="payload")
+    return source_arrays([arrival.source for arrival in arrivals]) | owners | messages
 
 
 def read_source_record(row: tuple[Any, ...]) -> SourceRecord:
     """Return the record of a row that `source_objects.list` selects."""
-    (
-        bucket,
-        key,
-        etag,
-        size,
-        modified_ns,
-        organization,
-        collector,
-        signal,
-        state,
-        reason,
-        seen_at,
-        ended_at,
-        rows,
-        rejected,
-        notes,
-    ) = row
-    return SourceRecord(
-        SourceObject(bucket, key, etag, size, modified_ns),
-        organization,
-        collector,
-        signal,
-        SourceState(state),
-        reason,
-        seen_at,
-        ended_at,
-        rows,
-        rejected,
-        read_notes(notes),
-    )
+    *whose, state = row[5:9]
+    notes = tuple(Note(**value) for value in row[-1] or ())
+    fields: list[Any] = [SourceObject(*row[:5]), *whose, SourceState(state), *row[9:-1], notes]
+    return SourceRecord(*fields)
 
 
 def finding_arrays(findings: Sequence[Findings]) -> dict[str, list[Any]]:
@@ -282,14 +233,6 @@ def finding_arrays(findings: Sequence[Findings]) -> dict[str, list[Any]]:
         "rejects": [_json_text([vars(reject) for reject in one.rejects.first]) for one in findings],
         "notes": [_json_text([vars(note) for note in one.notes]) for one in findings],
     }
-
-
-def read_notes(values: Sequence[Mapping[str, Any]] | None) -> tuple[Note, ...]:
-    return tuple(Note(**value) for value in values or ())
-
-
-def read_rejects(lines: int, rejected: int, values: Sequence[Mapping[str, Any]]) -> Rejects:
-    return Rejects(rejected, lines, tuple(Reject(**value) for value in values))
 
 
 def _json_text(values: list[dict[str, Any]]) -> str | None:

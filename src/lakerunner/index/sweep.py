@@ -3,21 +3,24 @@
 What always holds: a live segment becomes `expired` only by its retention; up to when, and which of its rows no rollup
 has read, is recorded in the same transaction. A row is deleted only if it is not live, and no row becomes live again.
 Every list comes in pages, from a position on.
+
+A sweep, and a repair, is one at a time: a lock of the server that its holder keeps by a connection of its own. When the
+holder's process, machine or connection is gone, so is the lock. A holder that checks `held` before each step continues
+no longer than the server knows it. The server is reached directly, or through a pooler that keeps sessions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
+import psycopg
 from psycopg import sql
 
-from lakerunner.index.database import Database
-from lakerunner.index.singleton import Singleton, holder_of, singleton
+from lakerunner.index.database import Connection, Database, arrays_of, load_queries
 from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import INCOMPLETE, MAX_FINGERPRINTS, segment_path
 from lakerunner.model.tier import tiers_above
@@ -25,6 +28,44 @@ from lakerunner.model.time import HOUR_NS, MIN_NS
 
 _NIL = UUID(int=0)
 _LOCK = "lakerunner sweeper"
+_NAME_BYTES = 63  # PostgreSQL truncates longer names
+
+
+class Singleton:
+    """A lock that is held. For one thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def held(self) -> bool:
+        """Ask the server whether the lock is held. False for good once it does not answer."""
+        try:
+            self.connection.execute("SELECT 1")
+        except psycopg.Error:
+            return False
+        return True
+
+
+@contextmanager
+def singleton(database: Database, name: str, holder: str) -> Iterator[Singleton | None]:
+    """Hold the lock of this name until the block ends; None if another process has it. `holder` names us for people."""
+    with database.errors():
+        connection = database.connect()
+    try:
+        with database.errors():
+            queries = load_queries()
+            shown = f"{name} {holder}".encode()[:_NAME_BYTES].decode(errors="ignore")
+            connection.execute(queries["singleton.introduce"], {"holder": shown})
+            row = connection.execute(queries["singleton.take"], {"name": name}).fetchone()
+        yield Singleton(connection) if row and row[0] else None
+    finally:
+        connection.close()
+
+
+def holder_of(database: Database, name: str) -> str:
+    """Return who holds it and since when they are connected; "" if nobody does."""
+    rows = database.rows("singleton.holder", {"name": name})
+    return " ".join(str(part) for part in rows[0] if part) if rows else ""
 
 
 @dataclass(frozen=True)
@@ -146,15 +187,9 @@ class Sweep:
 
     def done_sources(self, bucket: str, listed: Sequence[ListedObject], before_ns: int) -> list[ListedObject]:
         """Return those of them that were ingested in exactly this version, at or before this time."""
-        values: Mapping[str, Any] = {
-            "bucket": bucket,
-            "keys": [one.key for one in listed],
-            "etags": [one.etag for one in listed],
-            "sizes": [one.size for one in listed],
-            "modified": [one.modified_ns for one in listed],
-            "before_ns": before_ns,
-        }
-        return [listed[place - 1] for (place,) in self._database.rows("sweep.done_sources", values)]
+        arrays = arrays_of(listed, keys="key", etags="etag", sizes="size", modified="modified_ns")
+        rows = self._database.rows("sweep.done_sources", arrays | {"bucket": bucket, "before_ns": before_ns})
+        return [listed[place - 1] for (place,) in rows]
 
     def old_pushes(self, before_ns: int) -> tuple[int, int | None]:
         """Return how many push objects are older than this, and the time of the oldest."""
@@ -172,8 +207,7 @@ class Sweep:
         return [FailedBox(*row) for row in self._database.rows("sweep.failed_work", values)]
 
     def forget_work(self, boxes: Sequence[FailedBox]) -> int:
-        values = {"topics": [box.topic for box in boxes], "digests": [box.digest for box in boxes]}
-        return self._database.run("sweep.forget_work", values)
+        return self._database.run("sweep.forget_work", arrays_of(boxes, topics="topic", digests="digest"))
 
     def vacuum(self, tables: Iterable[str]) -> None:
         """Free the space of deleted rows and renew the planner's statistics. VACUUM must run outside a transaction; the

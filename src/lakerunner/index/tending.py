@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from lakerunner.index.database import Database, publish_later
+from lakerunner.index.database import Database, arrays_of, publish_later
 from lakerunner.index.segments import CollectorTier, Segments
 from lakerunner.index.sources import storable_text
 from lakerunner.model.display import plural
@@ -65,16 +65,6 @@ class FailedWork:
     state: str
     first_at: datetime
     next_at: datetime
-
-
-@dataclass(frozen=True)
-class LevelCount:
-    signal: str
-    frequency_ms: int
-    level: int
-    segments: int
-    bytes: int
-    rows: int
 
 
 class Tending:
@@ -160,11 +150,7 @@ class Tending:
     ) -> tuple[int, int]:
         """Put the works on the bus again and forget them here, take the segments back, and publish the messages about
         them; return (works, segments) of the organization that did."""
-        values = {
-            "organization": organization,
-            "topics": [work.topic for work in works],
-            "digests": [work.digest for work in works],
-        }
+        values = arrays_of(works, topics="topic", digests="digest") | {"organization": organization}
         with self._database.transaction() as transaction:
             # Works before segments, the order in which `fail` locks them: otherwise each could wait for the other.
             went = transaction.run("tending.requeue", values)
@@ -197,11 +183,6 @@ class Tending:
         """Return some of the live segments of this tier that are this old and not rolled up, the oldest first."""
         values = {"frequency_ms": frequency_ms, "seconds": seconds, "most": _MOST}
         return self._segments.query("tending.to_roll", values)
-
-    def levels(self, organization: UUID | None = None) -> list[LevelCount]:
-        """Return how much is live, by signal, tier and level; of all organizations unless one is named."""
-        rows = self._database.rows("tending.levels", {"organization": organization})
-        return [LevelCount(*row) for row in rows]
 
     def segments_per_hour(self, time: TimeRange) -> dict[tuple[str, int, int], float]:
         """Return the average number of live segments that start in an hour of the range, of hours that have any, by

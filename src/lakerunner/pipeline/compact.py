@@ -10,7 +10,7 @@ if a worker died, it is Crashed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,9 @@ from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.job import run_tasks
 from lakerunner.pipeline.merge.inputs import Damaged, InputSeries, open_segments, read_side, scratch
-from lakerunner.pipeline.merge.merged_rows import merge_rows
+from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
-from lakerunner.pipeline.segment.side import SideInputs
-from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import row_of, sides_of
 
 if TYPE_CHECKING:  # workers import this module too, and need no sessions
@@ -106,9 +105,14 @@ def compact_work(work: CompactWork, address: StoreAddress, limits: CompactLimits
     arm(limits.failpoint)
     store = shared_store(address)
     reach("before-merge", str(work.segments[0].id))
+    return write_in_scratch(lambda directory: merge_segments(work, store, limits, directory))
+
+
+def write_in_scratch(write: Callable[[Path], Iterable[Segment]]) -> Outcome:
+    """Return the outcome of writing segments with a scratch directory."""
     try:
         with scratch() as directory:
-            return Outcome(tuple(merge_segments(work, store, limits, directory)))
+            return Outcome(tuple(write(directory)))
     except Damaged as error:
         return Outcome((), str(error), error.segment)
     except Corrupt as error:
@@ -121,7 +125,7 @@ def merge_segments(
     """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay."""
     spec = spec_of(work.signal, work.frequency_ms)
     same_row = row_of(spec).same_row if dedupe else None
-    rows = merge_rows(spec, open_segments(store, work.segments, directory), limits.memory, same_row=same_row)
+    rows = MergedRows(spec, open_segments(store, work.segments, directory), limits.memory, same_row=same_row)
     output = SegmentOutput(rows.schema, rows.columns, directory, store.put_file, rows.sample(), limits.max_bytes)
     given = SideInputs(rows.columns, InputSeries(work.segments, partial(read_side, store)))
     groups = RowGroups(rows, spec)

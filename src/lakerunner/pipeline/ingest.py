@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lakerunner.bus.topics import IngestBox
@@ -259,10 +260,4 @@ def _fetch(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> me
 
 
 def _join_results(results: Sequence[BoxResult]) -> BoxResult:
-    return BoxResult(
-        tuple(segment for result in results for segment in result.segments),
-        tuple(source for result in results for source in result.done),
-        tuple(failure for result in results for failure in result.failed),
-        tuple(found for result in results for found in result.findings),
-        tuple(moved for result in results for moved in result.rerouted),
-    )
+    return BoxResult(*(tuple(chain(*(getattr(one, part.name) for one in results))) for part in fields(BoxResult)))

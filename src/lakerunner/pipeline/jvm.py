@@ -83,29 +83,19 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _probe(command: Path) -> _Java:
     """Start it once for version, home and the module; only a runtime without the module is started twice."""
-    answer = _read_properties(command, _VECTOR)
-    has_vector = answer is not None
-    if answer is None:
-        answer = _read_properties(command)
-    if answer is None:
-        raise ValueError("it does not report its version")
-    return _Java(answer[0], answer[1], has_vector)
-
-
-def _read_properties(command: Path, *options: str) -> tuple[int, Path] | None:
-    """Return (major version, home) of a java started with these options; None if it does not start."""
-    answer = subprocess.run(
-        [command, *options, "-XshowSettings:properties", "-version"],
-        capture_output=True,
-        text=True,
-        timeout=_PROBE_SECONDS,
-        check=False,
-    )
-    version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)$", answer.stderr, re.MULTILINE)
-    home = re.search(r"^ *java\.home = (.+)$", answer.stderr, re.MULTILINE)
-    if answer.returncode or not version or not home:
-        return None
-    return int(version[1]), Path(home[1])
+    for options in ([_VECTOR], []):
+        answer = subprocess.run(
+            [command, *options, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+        version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)$", answer.stderr, re.MULTILINE)
+        home = re.search(r"^ *java\.home = (.+)$", answer.stderr, re.MULTILINE)
+        if not answer.returncode and version and home:
+            return _Java(int(version[1]), Path(home[1]), bool(options))
+    raise ValueError("it does not report its version")
 
 
 def _write_shim(java: _Java, directory: Path) -> Path:

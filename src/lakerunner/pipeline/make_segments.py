@@ -32,8 +32,7 @@ from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.segment.encoding import choose_encodings_in_memory
-from lakerunner.pipeline.segment.side import SideInputs
-from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter
+from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter, SideInputs
 from lakerunner.pipeline.signals import READERS, REQUESTS, row_of, sides_of
 from lakerunner.pipeline.steps.layout import build_batch, lay_out
 from lakerunner.pipeline.steps.order import row_groups, split_and_sort
@@ -43,7 +42,7 @@ __all__ = ["READERS", "MakeResult", "Raw", "detect_signal", "make_segments"]
 
 Put = Callable[[str, memoryview], object]
 Noted = tuple[SourceObject, Note]
-WriteRows = Callable[["_Origin", Rows], "_WriteResult"]
+WriteRows = Callable[["_Origin", Rows], "MakeResult"]  # of which only segments and notes are set
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
 def find_refused(signal: str, raws: Sequence[Raw]) -> tuple[tuple[SourceObject, str], ...]:
     """Return the objects, all of one format, that `make_segments` would set aside, and why."""
     work = _Origin(SIGNALS[signal], UUID(int=0), "", ())
-    return _make_of_format(work, raws, lambda _work, _rows: _WriteResult()).failed if raws else ()
+    return _make_of_format(work, raws, lambda _work, _rows: MakeResult()).failed if raws else ()
 
 
 def _make_of_format(work: _Origin, raws: Sequence[Raw], write: WriteRows) -> MakeResult:
@@ -117,7 +116,7 @@ def _make_of_rows(work: _Origin, raws: Sequence[Raw], read: ReadResult, write: W
     reason = reason_to_refuse(shared, sum(len(raw.data) for raw in raws))
     if reason is None:
         written = write(replace(work, sources=read.done, counts=read.counts), rows)
-        return MakeResult(written.segments, read.done, (), read.counts, written.notes)
+        return replace(written, done=read.done, counts=read.counts)
     if len(raws) == 1:
         return MakeResult(failed=((raws[0].source, reason),))
     del rows
@@ -131,7 +130,7 @@ def _make_of_pieces(work: _Origin, raw: Raw, request: Request, write: WriteRows)
     """Make the segments of an object that is too large to be read at once, piece by piece. If one piece cannot be read,
     the files of the others are not returned, and the sweeper removes them."""
     reader = READERS[work.spec.name, raw.format]
-    all_written = _WriteResult()
+    all_written = MakeResult()
     count = all_shared = 0
     try:
         for piece in cut_request(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
@@ -152,7 +151,7 @@ def _make_of_pieces(work: _Origin, raw: Raw, request: Request, write: WriteRows)
             del read
     except Corrupt as error:
         return MakeResult(failed=((raw.source, str(error)),))
-    return MakeResult(all_written.segments, (raw.source,), (), (count,), _add_up(all_written.notes))
+    return replace(all_written, done=(raw.source,), counts=(count,), notes=_add_up(all_written.notes))
 
 
 def detect_signal(raw: Raw, signal: str) -> str:
@@ -187,16 +186,7 @@ class _Origin:
         return segment_id(*whose, self.spec.sort_version, identities, hour, *piece)
 
 
-@dataclass(frozen=True)
-class _WriteResult:
-    segments: tuple[Segment, ...] = ()
-    notes: tuple[Noted, ...] = ()
-
-    def plus(self, other: _WriteResult) -> _WriteResult:
-        return _WriteResult(self.segments + other.segments, self.notes + other.notes)
-
-
-def _write_segments(work: _Origin, rows: Rows, put: Put) -> _WriteResult:
+def _write_segments(work: _Origin, rows: Rows, put: Put) -> MakeResult:
     signal = row_of(work.spec)
     for step in signal.steps:
         rows = step(rows)
@@ -204,7 +194,7 @@ def _write_segments(work: _Origin, rows: Rows, put: Put) -> _WriteResult:
     orders = split_and_sort(rows, work.spec)
     for shape in signal.segment_steps:
         rows = shape(rows, orders)
-    return _WriteResult(tuple(_write_segment(work, rows, order, put) for order in orders), tuple(notes))
+    return MakeResult(tuple(_write_segment(work, rows, order, put) for order in orders), notes=tuple(notes))
 
 
 def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put) -> Segment:

@@ -22,33 +22,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakerunner.model.errors import Corrupt
 from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import METRICS, ROLLUPS, spec_of
 from lakerunner.model.tier import window_end
-from lakerunner.model.time import MIN_NS, TimeRange
+from lakerunner.model.time import MIN_NS, MS_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import SegmentStore
-from lakerunner.pipeline.compact import CompactLimits, MergeStore, Outcome
+from lakerunner.pipeline.compact import CompactLimits, MergeStore, Outcome, write_in_scratch
 from lakerunner.pipeline.job import run_tasks
-from lakerunner.pipeline.merge.inputs import (
-    Damaged,
-    InputSeries,
-    SegmentFile,
-    damage_reported,
-    open_segments,
-    read_side,
-    scratch,
-)
-from lakerunner.pipeline.merge.merged_rows import MergedRows, merge_rows
+from lakerunner.pipeline.merge.inputs import InputSeries, SegmentFile, damage_reported, open_segments, read_side
+from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
-from lakerunner.pipeline.rollup.batch_columns import NS_PER_MS
 from lakerunner.pipeline.rollup.coverage import find_touched, periods_of, split_by_period
 from lakerunner.pipeline.rollup.fold import Fold
-from lakerunner.pipeline.segment.side import SideInputs
-from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import sides_of
 
 if TYPE_CHECKING:  # workers import this module too, and need no sessions
@@ -86,9 +75,9 @@ class RollupWork:
     def span(self) -> TimeRange:
         """The time range of all rows of the buckets in which new segments have rows."""
         tier = self.target_frequency_ms
-        first, last = self.time.start_ns // NS_PER_MS, (self.time.end_ns - 1) // NS_PER_MS
+        first, last = self.time.start_ns // MS_NS, (self.time.end_ns - 1) // MS_NS
         start, end = window_end(first, tier) - tier, window_end(last, tier)
-        return TimeRange((start + 1) * NS_PER_MS, (end + 1) * NS_PER_MS)
+        return TimeRange((start + 1) * MS_NS, (end + 1) * MS_NS)
 
 
 def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) -> Outcome:
@@ -98,13 +87,7 @@ def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) 
     arm(limits.failpoint)
     reach("before-window", str(work.touched[0].id))
     store = shared_store(address)
-    try:
-        with scratch() as directory:
-            return Outcome(tuple(write_buckets(work, store, directory, limits)))
-    except Damaged as error:
-        return Outcome((), str(error), error.segment)
-    except Corrupt as error:
-        return Outcome((), str(error))
+    return write_in_scratch(lambda directory: write_buckets(work, store, directory, limits))
 
 
 def recompute_buckets(work: RollupWork, store: SegmentStore, directory: Path) -> pa.Table:
@@ -145,7 +128,7 @@ def _open_fold(work: RollupWork, store: SegmentStore, directory: Path, memory: i
     opened = open_segments(store, work.sources, directory)
     spec = spec_of(METRICS.name, work.frequency_ms)
     # Repeated rows stay: of rows of one time the last counts anyway.
-    rows = merge_rows(spec, opened, memory, row_filter=_row_filter(work, opened, store, directory))
+    rows = MergedRows(spec, opened, memory, row_filter=_row_filter(work, opened, store, directory))
     return rows, Fold(work.frequency_ms, work.target_frequency_ms, rows.schema, SentSeries(work, store))
 
 
@@ -158,7 +141,7 @@ def _row_filter(work: RollupWork, opened: list[SegmentFile], store: SegmentStore
     touched = find_touched([one for one in opened if one.segment.id in new], tier)
     if work.made:
         there = find_touched(open_segments(store, work.made, directory), tier)
-        touched = touched.without(there, -(-work.whole_from_ns // NS_PER_MS))
+        touched = touched.without(there, -(-work.whole_from_ns // MS_NS))
     return touched.select_rows
 
 

@@ -22,9 +22,9 @@ from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.rows import Raw, ReadResult, Rows
 from lakerunner.pipeline.remote_write.reader import READ_V1, READ_V2
 from lakerunner.pipeline.segment.series_files import CardinalitySide, SeriesTableSide
-from lakerunner.pipeline.segment.side import BuildSide, Side, SideInputs
 from lakerunner.pipeline.segment.text_index import TextIndexSide
 from lakerunner.pipeline.segment.trace_index import TRACE_INDEX, TraceIndexSide
+from lakerunner.pipeline.segment.writer import BuildSide, Side, SideInputs
 from lakerunner.pipeline.steps.points import add_metadata, identify_series, place_numbers
 from lakerunner.pipeline.steps.record_columns import (
     add_fingerprint,

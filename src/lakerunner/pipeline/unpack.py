@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from bz2 import BZ2Decompressor
 from collections.abc import Callable, Iterator
+from functools import partial
 from gzip import BadGzipFile
 from io import BytesIO
 from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
@@ -125,12 +126,8 @@ def gunzip(data: memoryview, max_bytes: int) -> memoryview:
     return memoryview(parts[0] if len(parts[0]) == size else b"".join(parts))
 
 
-def unzstd(data: memoryview, max_bytes: int) -> memoryview:
-    """Unpack all frames of a zstd file."""
-    return _decompress_with_arrow("zstd", data, max_bytes)
-
-
 def _decompress_with_arrow(codec: str, data: memoryview, max_bytes: int) -> memoryview:
+    """Unpack all frames of a zstd or lz4 file."""
     parts, size = [], 0
     try:
         with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), codec) as reader:
@@ -149,21 +146,11 @@ def _decompress_with_arrow(codec: str, data: memoryview, max_bytes: int) -> memo
     return memoryview(b"".join(parts))
 
 
-def unbzip2(data: memoryview, max_bytes: int) -> memoryview:
-    """Unpack all streams of a bzip2 file."""
-    return _decompress_streams("bzip2", BZ2Decompressor, data, max_bytes)
-
-
-def unxz(data: memoryview, max_bytes: int) -> memoryview:
-    """Unpack all streams of an xz file; zeros may pad the end."""
-    return _decompress_streams("xz", lambda: LZMADecompressor(FORMAT_XZ, _XZ_MEMORY), data, max_bytes)
-
-
 def _decompress_streams(
     name: str, opened: Callable[[], BZ2Decompressor | LZMADecompressor], data: memoryview, max_bytes: int
 ) -> memoryview:
-    """Decompress stream after stream. The input is passed in blocks, because a decompressor copies what is behind the
-    end of its stream."""
+    """Unpack all streams of a bzip2 or xz file; zeros may pad the end. The input is passed in blocks, because a
+    decompressor copies what is behind the end of its stream."""
     content, reader, streams = bytearray(), opened(), 1
     try:
         for start in range(0, len(data), _STREAM_BLOCK):
@@ -184,11 +171,6 @@ def _decompress_streams(
     return memoryview(content)
 
 
-def unlz4(data: memoryview, max_bytes: int) -> memoryview:
-    """Unpack all frames of an lz4 file."""
-    return _decompress_with_arrow("lz4", data, max_bytes)
-
-
 def _unzip(_data: memoryview, _max_bytes: int) -> memoryview:
     raise Corrupt("this is a zip archive: unpack it, and pack each file with gzip or zstd if it is large")
 
@@ -197,13 +179,19 @@ def _too_large(max_bytes: int) -> Corrupt:
     return Corrupt(f"the file unpacks to more than {max_bytes} bytes: raise object_max_bytes to ingest it")
 
 
-PACKINGS: dict[str, Unpack] = {".gz": gunzip, ".zst": unzstd, ".bz2": unbzip2, ".xz": unxz, ".lz4": unlz4}
+PACKINGS: dict[str, Unpack] = {
+    ".gz": gunzip,
+    ".zst": partial(_decompress_with_arrow, "zstd"),
+    ".bz2": partial(_decompress_streams, "bzip2", BZ2Decompressor),
+    ".xz": partial(_decompress_streams, "xz", partial(LZMADecompressor, FORMAT_XZ, _XZ_MEMORY)),
+    ".lz4": partial(_decompress_with_arrow, "lz4"),
+}
 _MAGICS: tuple[tuple[bytes, Unpack], ...] = (
     (_GZIP_MAGIC, gunzip),
-    (b"\x28\xb5\x2f\xfd", unzstd),
-    *((b"BZh%d1AY&SY" % level, unbzip2) for level in range(1, 10)),
-    (b"\xfd7zXZ\0", unxz),
-    (b"\x04\x22\x4d\x18", unlz4),
+    (b"\x28\xb5\x2f\xfd", PACKINGS[".zst"]),
+    *((b"BZh%d1AY&SY" % level, PACKINGS[".bz2"]) for level in range(1, 10)),
+    (b"\xfd7zXZ\0", PACKINGS[".xz"]),
+    (b"\x04\x22\x4d\x18", PACKINGS[".lz4"]),
     (b"PK\x03\x04", _unzip),
 )
 

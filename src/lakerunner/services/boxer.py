@@ -10,16 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from lakerunner.bus.boxes import (
-    COMPACTION,
-    ROLLUP,
-    ArrivalBoxes,
-    Boxes,
-    BoxLimits,
-    ClosedBox,
-    SegmentBoxes,
-    SegmentBoxLimits,
-)
+from lakerunner.bus.boxes import ARRIVALS, COMPACTION, ROLLUP, Boxes, BoxLimits, ClosedBox
 from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import (
     ROLLUP_BOXES,
@@ -68,23 +59,21 @@ def ingest_lane(signal: str, settings: Settings) -> Lane[ObjectArrived]:
     limits = BoxLimits(
         settings.box_max_seconds, settings.box_max_bytes, settings.box_max_objects, settings.box_max_held
     )
-    return Lane(signal, "ingest", arrivals(signal), ObjectArrived, ArrivalBoxes(limits), ingest_boxes(signal))
+    return Lane(signal, "ingest", arrivals(signal), ObjectArrived, Boxes(ARRIVALS, limits), ingest_boxes(signal))
 
 
 def compact_lane(signal: str, settings: Settings) -> Lane[SegmentsCommitted]:
-    boxes = SegmentBoxes(COMPACTION, _segment_limits(settings, settings.compact_max_seconds))
+    boxes = Boxes(COMPACTION, _segment_limits(settings, settings.compact_max_seconds))
     return Lane(signal, "compact", compact_candidates(signal), SegmentsCommitted, boxes, compact_boxes(signal))
 
 
 def rollup_lane(settings: Settings) -> Lane[SegmentsCommitted]:
-    boxes = SegmentBoxes(ROLLUP, _segment_limits(settings, settings.rollup_max_seconds))
+    boxes = Boxes(ROLLUP, _segment_limits(settings, settings.rollup_max_seconds))
     return Lane("metrics", "rollup", ROLLUP_CANDIDATES, SegmentsCommitted, boxes, ROLLUP_BOXES)
 
 
-def _segment_limits(settings: Settings, seconds: float) -> SegmentBoxLimits:
-    return SegmentBoxLimits(
-        seconds, settings.compact_target_bytes, settings.compact_max_segments, settings.box_max_held
-    )
+def _segment_limits(settings: Settings, seconds: float) -> BoxLimits:
+    return BoxLimits(seconds, settings.compact_target_bytes, settings.compact_max_segments, settings.box_max_held)
 
 
 class Boxer(Generic[M]):

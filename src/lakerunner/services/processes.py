@@ -193,7 +193,7 @@ def _add_worker(parts: Parts, name: str, worker: Worker[B, W], remind: Callable[
     if "gauges" not in runtime.loops:
         gauges = Every(
             sample_seconds(overdue),
-            lambda: sample(parts.index.tending, now_ns()),
+            lambda: sample(parts.index.tending, parts.index.inspect, now_ns()),
             time.monotonic,
             runtime.stopping.wait,
         )

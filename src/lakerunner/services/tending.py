@@ -16,6 +16,7 @@ from uuid import UUID
 
 from lakerunner.bus.boxes import rollup_patience
 from lakerunner.bus.topics import CompactBox, RollupBox, decode
+from lakerunner.index.inspect import Inspect
 from lakerunner.index.tending import Tending, Work
 from lakerunner.model.errors import Corrupt, NotFound
 from lakerunner.model.merging import LEVELS, period_of
@@ -132,10 +133,10 @@ def remind_rollups(tending: Tending, overdue: Overdue, told: ReminderLog) -> int
     return _say("rollup", due)
 
 
-def sample(tending: Tending, now_ns: int) -> None:
+def sample(tending: Tending, inspect: Inspect, now_ns: int) -> None:
     """Set the gauges that describe the lake."""
     meters.LIVE_SEGMENTS.clear()
-    for one in tending.levels():
+    for one in inspect.levels(None):
         meters.LIVE_SEGMENTS.labels(one.signal, TIER_NAMES[one.frequency_ms], one.level).set(one.segments)
     meters.SEGMENTS_PER_HOUR.clear()
     hours = tending.segments_per_hour(TimeRange(now_ns - DAY_NS, now_ns))

@@ -39,9 +39,9 @@ def test_it_is_what_ingest_tells(signal: str, seed: int) -> None:
         names = [table.column(name).drop_null().to_pylist() for name in ("prometheus_name", "prometheus_escaped")]
         further = [{"metric_name": [*names[0], *names[1]]}]
     found = summary.finish(further)
-    assert found.fingerprints == case.whole.fingerprints
-    assert {**found.statistics, "side_bytes": case.whole.statistics["side_bytes"]} == case.whole.statistics
-    assert (found.time, found.rows) == (case.whole.time, case.whole.rows)
+    assert found["fingerprints"] == case.whole.fingerprints
+    assert {**found["statistics"], "side_bytes": case.whole.statistics["side_bytes"]} == case.whole.statistics
+    assert (found["time"], found["rows"]) == (case.whole.time, case.whole.rows)
 
 
 def told(*services: Sequence[str], keys: Sequence[str] = ()) -> tuple[dict[str, Any], tuple[int, ...]]:
@@ -56,7 +56,7 @@ def told(*services: Sequence[str], keys: Sequence[str] = ()) -> tuple[dict[str, 
         columns["attributes.empty"] = pa.nulls(len(some), pa.string())
         summary.add(pa.RecordBatch.from_pydict(columns))
     found = summary.finish()
-    return found.statistics, found.fingerprints
+    return found["statistics"], found["fingerprints"]
 
 
 def test_the_first_hundred_are_listed_and_all_are_counted() -> None:

@@ -116,11 +116,6 @@ WHERE state = 'live' AND signal = 'metrics' AND NOT rolled AND aside IS NULL AND
   AND created_at < now() - make_interval(secs => %(seconds)s)
 ORDER BY created_at LIMIT %(most)s
 
--- name: levels
-SELECT signal, frequency_ms, level, count(*), sum(bytes)::bigint, sum(rows)::bigint FROM lrdb.segments
-WHERE state = 'live' AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
-GROUP BY signal, frequency_ms, level ORDER BY signal, frequency_ms, level
-
 -- name: per_hour
 -- How many live segments an hour has on average, of hours that have rows.
 SELECT signal, frequency_ms, level, count(*)::float8 / count(DISTINCT start_ns / %(hour_ns)s)

@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import SCOPES
-from lakerunner.pipeline.read.memory import PADDING, digest, fold_product
+from lakerunner.pipeline.read.memory import digest_slices, fold_product, mix_into
+from lakerunner.pipeline.steps.arrow_columns import is_textual, padded_texts
 
 Columns = Mapping[str, pa.Array]
 # (digests, has_identity) of these rows: those of one sort key are the same row where the digests are equal, if they
@@ -162,7 +163,7 @@ def digest_rows(columns: Iterable[pa.Array], rows: int) -> Any:
     """Return the digest of each of these rows over all columns."""
     digests = np.full(rows, _ROW, np.uint64)
     for column in columns:
-        _mix_into(digests, digest_values(column))
+        mix_into(digests, digest_values(column), _MIX)
     return digests
 
 
@@ -171,8 +172,8 @@ def digest_values(array: pa.Array) -> Any:
     kind = array.type
     if pa.types.is_dictionary(kind):
         digests = _digest_codes(array)
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        digests = _digest_texts(array)
+    elif is_textual(kind):
+        digests = digest_slices(*padded_texts(array), _TEXT)
     elif pa.types.is_map(kind):
         at, first, end = _list_offsets(array)
         digests = _digest_maps(at, _digest_part(array.keys, first, end), _digest_part(array.items, first, end))
@@ -182,7 +183,7 @@ def digest_values(array: pa.Array) -> Any:
     elif pa.types.is_struct(kind):
         digests = np.full(len(array), _STRUCT, np.uint64)
         for number in range(kind.num_fields):
-            _mix_into(digests, digest_values(array.field(number)))
+            mix_into(digests, digest_values(array.field(number)), _MIX)
     else:
         digests = _digest_numbers(_number_bits(array))
     if array.null_count and not pa.types.is_dictionary(kind):
@@ -193,16 +194,6 @@ def digest_values(array: pa.Array) -> Any:
 def _digest_codes(array: pa.Array) -> Any:
     of_values = np.append(digest_values(array.dictionary), _NULL)
     return of_values[array.indices.fill_null(len(array.dictionary)).to_numpy(zero_copy_only=False)]
-
-
-def _digest_texts(array: pa.Array) -> Any:
-    binary = array.cast(pa.large_binary())
-    _, offsets, body = binary.buffers()
-    at = np.frombuffer(offsets, np.int64, len(binary) + 1, 8 * binary.offset) if len(binary) else np.zeros(1, np.int64)
-    data = np.zeros(int(at[-1] - at[0]) + PADDING, np.uint8)
-    if body is not None:
-        data[:-PADDING] = np.frombuffer(body, np.uint8)[at[0] : at[-1]]
-    return _digest_slices(data, at - at[0])
 
 
 def _list_offsets(array: pa.Array) -> tuple[Any, int, int]:
@@ -229,24 +220,10 @@ def _number_bits(array: pa.Array) -> Any:
 
 
 @njit(cache=True)
-def _mix_into(digests: Any, others: Any) -> Any:
-    for row in range(len(digests)):
-        digests[row] = fold_product(digests[row] ^ others[row], _MIX)
-
-
-@njit(cache=True)
 def _digest_numbers(bits: Any) -> Any:
     out = np.empty(len(bits), np.uint64)
     for row in range(len(bits)):
         out[row] = fold_product(bits[row] ^ _NUMBER, _MIX)
-    return out
-
-
-@njit(cache=True)
-def _digest_slices(data: Any, at: Any) -> Any:
-    out = np.empty(len(at) - 1, np.uint64)
-    for row in range(len(out)):
-        out[row] = digest(data, at[row], at[row + 1] - at[row], _TEXT)
     return out
 
 

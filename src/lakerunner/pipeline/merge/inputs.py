@@ -38,6 +38,7 @@ from lakerunner.model.signal import METRICS
 from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.segment.encoding import leaf_columns
 from lakerunner.pipeline.segment.series_files import FACTS, KEY
+from lakerunner.pipeline.steps.arrow_columns import is_textual
 
 PIECE_BYTES = 8 << 20
 BUFFER_BYTES = 16 << 10  # for each column of a row group, which would otherwise be read as a whole
@@ -121,8 +122,7 @@ class SegmentFile:
         return frozenset(
             field.name
             for field in self.schema
-            if (pa.types.is_string(field.type) or pa.types.is_binary(field.type))
-            and all(_has_small_dictionary(chunk) for chunk in self._chunks(field.name))
+            if is_textual(field.type) and all(_has_small_dictionary(chunk) for chunk in self._chunks(field.name))
         )
 
     @cached_property
@@ -138,7 +138,7 @@ class SegmentFile:
         read at a time."""
         with damage_reported(self.segment):
             groups, read = self._groups_from(start)
-            with self._open(self.coded, buffer_bytes) as file:
+            with self._open(buffer_bytes) as file:
                 for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=False):
                     before, read = read, read + batch.num_rows
                     if read > start:
@@ -159,17 +159,17 @@ class SegmentFile:
     def run(self, part: float, rows: int) -> pa.RecordBatch:
         """Return about this many rows at this part of the file, 0 for its start and 1 for its end."""
         group, place = divmod(part * self.metadata.num_row_groups, 1)
-        with damage_reported(self.segment), self._open(self.coded) as file:
+        with damage_reported(self.segment), self._open() as file:
             skipped = int(place * self.metadata.row_group(int(group)).num_rows) // rows * rows
             # One batch and not many: each costs something for every column.
             batch = next(file.iter_batches(batch_size=skipped + rows, row_groups=[int(group)], use_threads=False))
             return batch.slice(skipped)
 
-    def _open(self, coded: Sequence[str] | frozenset[str], buffer_bytes: int = BUFFER_BYTES) -> pq.ParquetFile:
+    def _open(self, buffer_bytes: int = BUFFER_BYTES) -> pq.ParquetFile:
         return pq.ParquetFile(
             self.path,
             metadata=self.metadata,
-            read_dictionary=sorted(coded),
+            read_dictionary=sorted(self.coded),
             memory_map=False,
             pre_buffer=False,
             buffer_size=buffer_bytes,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,7 @@ from lakerunner.model.segment import Column
 from lakerunner.model.signal import SCOPES, SignalSpec
 from lakerunner.pipeline.merge.duplicates import Identify, drop_repeated, find_kept
 from lakerunner.pipeline.merge.inputs import Damaged, SegmentFile
-from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice
-from lakerunner.pipeline.merge.sort_keys import SortKey, rank_rows, sort_rows
+from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice, SortKey, rank_rows, sort_rows
 from lakerunner.pipeline.merge.unify import UnifiedColumns, move_attributes, unify
 from lakerunner.pipeline.segment.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
 
@@ -42,14 +42,19 @@ RowFilter = Callable[[pa.RecordBatch], pa.Array]
 
 @dataclass(frozen=True)
 class MergedRows:
-    """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group."""
+    """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group. `memory`
+    bounds the rows of the inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries.
+    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay."""
 
     spec: SignalSpec
-    inputs: tuple[SegmentFile, ...]
-    unified: UnifiedColumns
+    inputs: Sequence[SegmentFile]
     memory: int
-    row_filter: RowFilter | None
-    same_row: Identify | None
+    row_filter: RowFilter | None = None
+    same_row: Identify | None = None
+
+    @cached_property
+    def unified(self) -> UnifiedColumns:
+        return unify(self.spec, self.inputs)
 
     @property
     def schema(self) -> pa.Schema:
@@ -209,19 +214,6 @@ class MergedRows:
             field.name: _cast_column(columns.get(field.name), field.type, batch.num_rows)
             for field in self.unified.schema
         }
-
-
-def merge_rows(
-    spec: SignalSpec,
-    inputs: Sequence[SegmentFile],
-    memory: int,
-    *,
-    row_filter: RowFilter | None = None,
-    same_row: Identify | None = None,
-) -> MergedRows:
-    """Merge these inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries. `same_row`
-    identifies rows that were delivered twice, of which the last stays; without it all stay."""
-    return MergedRows(spec, tuple(inputs), unify(spec, inputs), memory, row_filter, same_row)
 
 
 def _join_adjacent(parts: Sequence[RowSlice]) -> list[RowSlice]:

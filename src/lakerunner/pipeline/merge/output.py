@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SignalSpec
-from lakerunner.pipeline.merge.sort_keys import SortKeys
+from lakerunner.pipeline.merge.lookahead import SortKeys
 from lakerunner.pipeline.segment.encoding import DICTIONARY, LENGTHS, PLAIN, RUN_ROWS, RUNS, choose_encodings
-from lakerunner.pipeline.segment.side import Side
-from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter
+from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter, Side
 from lakerunner.pipeline.steps.arrow_columns import plain
 
 # Numbers with a smaller share of distinct values get a dictionary: neighbours alone would not show that it pays.
@@ -140,7 +139,7 @@ class RowGroups:
                 rows, size = rows + batch.num_rows, size + batch.nbytes
         if not self._held:
             return None
-        whole = _concat_batches(self._held)
+        whole = concat_batches(self._held)
         self._held.clear()
         rows = min(whole.num_rows, self._spec.row_group_rows)
         while rows > 1 and whole.slice(0, rows).nbytes > ROW_GROUP_BYTES:
@@ -162,7 +161,7 @@ def sample_runs(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return evenly spread runs of rows."""
     starts = [batch.num_rows * number // RUNS for number in range(RUNS)]
     ends = [*starts[1:], batch.num_rows]
-    return _concat_batches(
+    return concat_batches(
         [batch.slice(start, min(RUN_ROWS, end - start)) for start, end in zip(starts, ends, strict=True)]
     )
 
@@ -191,7 +190,7 @@ def _compact_dictionary(array: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(place[codes], mask=nulls), array.dictionary.take(pa.array(used)))
 
 
-def _concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Join the batches, with one dictionary for each column that has any."""
     if len(batches) == 1:
         return batches[0]

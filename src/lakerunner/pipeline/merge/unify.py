@@ -30,7 +30,7 @@ from lakerunner.model.signal import SCOPES, Scope, SignalSpec
 from lakerunner.model.typed_json import KeyValues, decode_value, encode_value
 from lakerunner.pipeline.merge.inputs import SegmentFile, damage_reported
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
-from lakerunner.pipeline.steps.arrow_columns import plain
+from lakerunner.pipeline.steps.arrow_columns import is_textual, plain
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, MAX_COLUMNS
 
 _KINDS = {"string": STRING, "bool": BOOL, "int64": INT, "double": DOUBLE, "bytes": BYTES}
@@ -124,8 +124,7 @@ def _as_dictionary(field: pa.Field, inputs: Iterable[SegmentFile]) -> pa.Field:
     for opened in inputs:
         if field.name in opened.schema.names:
             rows[field.name in opened.coded] += opened.segment.rows
-    textual = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
-    if textual and rows[True] > rows[False]:
+    if is_textual(field.type) and rows[True] > rows[False]:
         return field.with_type(pa.dictionary(pa.int32(), field.type))
     return field
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import RESOURCE, SCOPE
-from lakerunner.pipeline.read.memory import PADDING, Bytes, Int32s, Records
+from lakerunner.pipeline.read.memory import PADDING, Bytes, Int32s, Records, slice_fields
 from lakerunner.pipeline.read.names import number_of
 from lakerunner.pipeline.read.otlp import ENTITY_REFS, Files, Request
 from lakerunner.pipeline.read.rows import Attached, Column, NumberColumn
@@ -36,13 +36,9 @@ OWNER = np.dtype(
         ("item", np.int32),  # its first item
         ("first", np.int32),  # its first attribute; they end at the next owner's first
         ("dropped", np.uint32),
-        ("schema_url_at", np.int32),
-        ("schema_url_size", np.int32),
+        *slice_fields("schema_url"),
         ("resource", np.int32),  # the rest is for scopes only
-        ("name_at", np.int32),
-        ("name_size", np.int32),
-        ("version_at", np.int32),
-        ("version_size", np.int32),
+        *slice_fields("name", "version"),
     ]
 )
 

@@ -29,6 +29,12 @@ Records: TypeAlias = Any
 # Texts numbered by their first occurrence (read/names.py).
 Names: TypeAlias = Any
 
+
+def slice_fields(*names: str) -> list[tuple[str, type]]:
+    """Return the fields of a record for slices of the input: NAME_at and NAME_size of each."""
+    return [(f"{name}_{part}", np.int32) for name in names for part in ("at", "size")]
+
+
 # numba's own type for it does not know that the compiler passes the first argument.
 _intrinsic: Callable[[Any], Any] = extending.intrinsic
 
@@ -146,3 +152,19 @@ def scan(data: Any, at: Any, end: Any) -> Any:
         controls += data[at] < 0x20
         at += 1
     return joined & np.uint64(0x8080808080808080) == 0, controls
+
+
+@njit(cache=True)
+def digest_slices(data: Any, at: Any, size: Any, seed: Any) -> Any:
+    """Return the digest of each of these slices."""
+    out = np.empty(len(size), np.uint64)
+    for place in range(len(size)):
+        out[place] = digest(data, np.int64(at[place]), np.int64(size[place]), seed)
+    return out
+
+
+@njit(cache=True)
+def mix_into(digests: Any, others: Any, mix: Any) -> Any:
+    """Mix one more part into each digest."""
+    for row in range(len(digests)):
+        digests[row] = fold_product(digests[row] ^ others[row], mix)

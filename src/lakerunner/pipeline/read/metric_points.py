@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakerunner.kernel_cache import njit
-from lakerunner.pipeline.read.memory import load
+from lakerunner.pipeline.read.memory import load, slice_fields
 from lakerunner.pipeline.read.walk import Attributes, attributes_for, read_pair
 from lakerunner.pipeline.read.wire import FIXED64, read_size, read_varint, skip_field, tag_of
 
@@ -69,10 +69,7 @@ _EXEMPLAR = np.dtype(
         ("bits", np.uint64),
         ("kind", np.int32),
         ("first", np.int32),
-        ("trace_at", np.int32),
-        ("trace_size", np.int32),
-        ("span_at", np.int32),
-        ("span_size", np.int32),
+        *slice_fields("trace", "span"),
     ]
 )
 # Places in PointArrays.counts, each the number of rows or values so far.

@@ -15,7 +15,7 @@ import numpy as np
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.pipeline.read.envelope import Envelope, read_envelope
-from lakerunner.pipeline.read.memory import Bytes, Names, Records, digest, load
+from lakerunner.pipeline.read.memory import Bytes, Names, Records, digest_slices, load, slice_fields
 from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.otlp import join_files
 from lakerunner.pipeline.read.otlp_requests import LOGS_REQUEST
@@ -36,6 +36,7 @@ from lakerunner.pipeline.read.walk import (
     VALUE,
     Attributes,
     attributes_for,
+    contiguous,
     read_pair,
     read_value,
     string_array,
@@ -60,12 +61,7 @@ _RECORD = np.dtype(
         ("flags", np.uint32),
         ("dropped", np.uint32),
         ("body_kind", np.int32),
-        ("body_at", np.int32),
-        ("body_size", np.int32),
-        ("trace_at", np.int32),
-        ("trace_size", np.int32),
-        ("span_at", np.int32),
-        ("span_size", np.int32),
+        *slice_fields("body", "trace", "span"),
     ]
 )
 
@@ -107,8 +103,9 @@ def _delivery_columns(envelope: Envelope, data: Bytes) -> dict[str, Column]:
     know by them which rows were delivered twice (docs/decisions/0013-which-rows-are-one.md)."""
     resources = envelope.resources.rows[:-1]
     resource = envelope.scopes.rows["resource"][envelope.items["scope"]]
+    at, size = contiguous(resources["at"]), contiguous(resources["size"])
     return {
-        "delivery": NumberColumn(_digest_all(data, resources), None, resource),
+        "delivery": NumberColumn(digest_slices(data, at, size, np.uint64(0)).view(np.int64), None, resource),
         "delivery_row": NumberColumn((np.arange(len(resource)) - resources["item"][resource]).astype(np.uint32)),
     }
 
@@ -203,13 +200,3 @@ def _read_records(data: Any, items: Any, logs: LogArrays) -> Any:
         record.first = count
         count = _read_record(data, at, at + np.int64(items[row].size), record, logs)
     logs.records[len(items)].first = count
-
-
-@njit(cache=True)
-def _digest_all(data: Any, owners: Any) -> Any:
-    """Return a digest of the bytes of each owner."""
-    digests = np.empty(len(owners), np.int64)
-    for row in range(len(owners)):
-        size = np.int64(owners[row].size)
-        digests[row] = np.int64(digest(data, np.int64(owners[row].at), size, np.uint64(0)))
-    return digests

@@ -8,7 +8,7 @@ from lakerunner.pipeline.read.otlp import COMMON, KEY_VALUE, Request
 from lakerunner.pipeline.read.repair import (
     Repair,
     add_kept_value,
-    mend_pairs,
+    mend_fields,
     mend_resource,
     mend_scope,
     mend_text,
@@ -28,6 +28,7 @@ from lakerunner.pipeline.read.wire import (
     VARINTS,
     Field,
     Messages,
+    tag_of,
 )
 
 
@@ -45,10 +46,15 @@ def _envelope(request: str, kind: str, items: Field) -> Messages:
     }
 
 
-def _envelope_items(request: str, kind: str, item: str) -> dict[str, dict[int, str]]:
-    """Return the tags and types of the items of these messages, as Repair has them."""
-    resource, scope = f"Resource{kind}", f"Scope{kind}"
-    return {request: {0x0A: resource}, resource: {0x12: scope}, scope: {0x12: item}}
+def _items(messages: Messages, *inner: str) -> dict[str, dict[int, str]]:
+    """Return the tags and types of each message's items, as Repair has them: a ResourceX, a ScopeX, and `inner`."""
+    _, resource, scope, *_ = messages
+    items = {resource, scope, *inner}
+    found = {
+        name: {tag_of(number, MESSAGE): field.child for number, field in fields.items() if field.child in items}
+        for name, fields in messages.items()
+    }
+    return {name: tags for name, tags in found.items() if tags}
 
 
 # ---- logs
@@ -74,9 +80,7 @@ _LOGS_MESSAGES: Messages = {
 
 
 def _mend_record(record: Any) -> None:
-    mend_pairs(record.attributes)
-    mend_text(record, "severity_text", record.attributes)
-    mend_text(record, "event_name", record.attributes)
+    mend_fields(record, record.attributes, "severity_text", "event_name")
     if record.body.WhichOneof("value") == "string_value":
         original = record.body.string_value
         text = replace_invalid_utf8(original)
@@ -85,8 +89,8 @@ def _mend_record(record: Any) -> None:
             add_kept_value(record.attributes, "body").bytes_value = original
     elif record.HasField("body"):
         mend_value(record.body)
-    mend_time(record, "time_unix_nano", record.attributes)
-    mend_time(record, "observed_time_unix_nano", record.attributes)
+    for field in ("time_unix_nano", "observed_time_unix_nano"):
+        mend_time(record, field, record.attributes)
 
 
 LOGS_REQUEST = Request(
@@ -94,7 +98,7 @@ LOGS_REQUEST = Request(
     _LOGS_MESSAGES,
     "LogRecord",
     Repair(
-        _envelope_items("ExportLogsServiceRequest", "Logs", "LogRecord"),
+        _items(_LOGS_MESSAGES, "LogRecord"),
         {"ResourceLogs": mend_resource, "ScopeLogs": mend_scope, "LogRecord": _mend_record},
         "opentelemetry.proto.logs.v1.logs_pb2",
     ),
@@ -211,22 +215,17 @@ _METRICS_MESSAGES: Messages = {
 
 def _mend_metric(metric: Any) -> None:
     """Mend the head alone: the points are items of their own."""
-    mend_pairs(metric.metadata)
-    for field in ("name", "description", "unit"):
-        mend_text(metric, field, metric.metadata)
+    mend_fields(metric, metric.metadata, "name", "description", "unit")
 
 
 def _mend_summary_point(point: Any) -> None:
-    mend_pairs(point.attributes)
-    mend_time(point, "time_unix_nano", point.attributes)
-    mend_time(point, "start_time_unix_nano", point.attributes)
+    mend_fields(point, point.attributes, "time_unix_nano", "start_time_unix_nano")
 
 
 def _mend_point(point: Any) -> None:
     _mend_summary_point(point)
     for exemplar in point.exemplars:
-        mend_pairs(exemplar.filtered_attributes)
-        mend_time(exemplar, "time_unix_nano", exemplar.filtered_attributes)
+        mend_fields(exemplar, exemplar.filtered_attributes, "time_unix_nano")
 
 
 METRICS_REQUEST = Request(
@@ -234,21 +233,7 @@ METRICS_REQUEST = Request(
     _METRICS_MESSAGES,
     "Metric",
     Repair(
-        {
-            **_envelope_items("ExportMetricsServiceRequest", "Metrics", "Metric"),
-            "Metric": {
-                0x2A: "Gauge",
-                0x3A: "Sum",
-                0x4A: "Histogram",
-                0x52: "ExponentialHistogram",
-                0x5A: "Summary",
-            },
-            "Gauge": {0x0A: "NumberDataPoint"},
-            "Sum": {0x0A: "NumberDataPoint"},
-            "Histogram": {0x0A: "HistogramDataPoint"},
-            "ExponentialHistogram": {0x0A: "ExponentialHistogramDataPoint"},
-            "Summary": {0x0A: "SummaryDataPoint"},
-        },
+        _items(_METRICS_MESSAGES, "Metric", "Gauge", "Sum", "Histogram", "ExponentialHistogram", "Summary", *_POINTS),
         {
             "ResourceMetrics": mend_resource,
             "ScopeMetrics": mend_scope,
@@ -318,19 +303,14 @@ _TRACES_MESSAGES: Messages = {
 
 
 def _mend_span(span: Any) -> None:
-    mend_pairs(span.attributes)
-    mend_text(span, "trace_state", span.attributes)
-    mend_text(span, "name", span.attributes)
+    mend_fields(span, span.attributes, "trace_state", "name")
     mend_text(span.status, "message", span.attributes, "status.message")
-    mend_time(span, "start_time_unix_nano", span.attributes)
-    mend_time(span, "end_time_unix_nano", span.attributes)
+    for field in ("start_time_unix_nano", "end_time_unix_nano"):
+        mend_time(span, field, span.attributes)
     for event in span.events:
-        mend_pairs(event.attributes)
-        mend_text(event, "name", event.attributes)
-        mend_time(event, "time_unix_nano", event.attributes)
+        mend_fields(event, event.attributes, "name", "time_unix_nano")
     for link in span.links:
-        mend_pairs(link.attributes)
-        mend_text(link, "trace_state", link.attributes)
+        mend_fields(link, link.attributes, "trace_state")
 
 
 TRACES_REQUEST = Request(
@@ -338,7 +318,7 @@ TRACES_REQUEST = Request(
     _TRACES_MESSAGES,
     "Span",
     Repair(
-        _envelope_items("ExportTraceServiceRequest", "Spans", "Span"),
+        _items(_TRACES_MESSAGES, "Span"),
         {"ResourceSpans": mend_resource, "ScopeSpans": mend_scope, "Span": _mend_span},
         "opentelemetry.proto.trace.v1.trace_pb2",
     ),

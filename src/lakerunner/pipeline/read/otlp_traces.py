@@ -16,7 +16,7 @@ import numpy as np
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.pipeline.read.envelope import read_envelope
-from lakerunner.pipeline.read.memory import Bytes, Names, Records, load
+from lakerunner.pipeline.read.memory import Bytes, Names, Records, load, slice_fields
 from lakerunner.pipeline.read.names import names_for
 from lakerunner.pipeline.read.otlp import join_files
 from lakerunner.pipeline.read.otlp_requests import TRACES_REQUEST
@@ -53,18 +53,7 @@ _SPAN = np.dtype(
         ("first", np.int32),  # its first attribute; they end at the next span's first, as do events and links
         ("first_event", np.int32),
         ("first_link", np.int32),
-        ("trace_at", np.int32),
-        ("trace_size", np.int32),
-        ("span_at", np.int32),
-        ("span_size", np.int32),
-        ("parent_at", np.int32),
-        ("parent_size", np.int32),
-        ("name_at", np.int32),
-        ("name_size", np.int32),
-        ("state_at", np.int32),
-        ("state_size", np.int32),
-        ("message_at", np.int32),
-        ("message_size", np.int32),
+        *slice_fields("trace", "span", "parent", "name", "state", "message"),
         ("status_code", np.int32),
         ("kind", np.int32),
         ("flags", np.uint32),
@@ -77,20 +66,14 @@ _EVENT = np.dtype(
     [
         ("time", np.uint64),
         ("first", np.int32),
-        ("name_at", np.int32),
-        ("name_size", np.int32),
+        *slice_fields("name"),
         ("dropped", np.uint32),
     ]
 )
 _LINK = np.dtype(
     [
         ("first", np.int32),
-        ("trace_at", np.int32),
-        ("trace_size", np.int32),
-        ("span_at", np.int32),
-        ("span_size", np.int32),
-        ("state_at", np.int32),
-        ("state_size", np.int32),
+        *slice_fields("trace", "span", "state"),
         ("flags", np.uint32),
         ("dropped", np.uint32),
     ]

@@ -126,18 +126,21 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 def mend_resource(resource_items: Any) -> None:
     """Mend the head of a ResourceLogs, ResourceMetrics or ResourceSpans."""
-    attributes = resource_items.resource.attributes
-    mend_pairs(attributes)
-    mend_text(resource_items, "schema_url", attributes)
+    mend_fields(resource_items, resource_items.resource.attributes, "schema_url")
 
 
 def mend_scope(scope_items: Any) -> None:
     """Mend the head of a ScopeLogs, ScopeMetrics or ScopeSpans."""
-    scope = scope_items.scope
-    mend_pairs(scope.attributes)
-    mend_text(scope, "name", scope.attributes)
-    mend_text(scope, "version", scope.attributes)
-    mend_text(scope_items, "schema_url", scope.attributes)
+    mend_fields(scope_items.scope, scope_items.scope.attributes, "name", "version")
+    mend_text(scope_items, "schema_url", scope_items.scope.attributes)
+
+
+def mend_fields(message: Any, attributes: Any, *fields: str) -> None:
+    """Mend the attributes, then these texts and times of the message."""
+    mend_pairs(attributes)
+    for field in fields:
+        mend = mend_time if isinstance(getattr(message, field), int) else mend_text
+        mend(message, field, attributes)
 
 
 def mend_time(message: Any, field: str, attributes: Any) -> None:

@@ -8,23 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.read.wire import FIXED64, MESSAGE, VARINT, tag_of, varint
 
 _RECORDS = 4
-
-
-def logs_sample() -> bytes:
-    return _request(_record)
-
-
-def metrics_sample() -> bytes:
-    return _request(_metric, 2 * len(_POINTS))
-
-
-def traces_sample() -> bytes:
-    return _request(_span)
 
 
 def _request(item: Callable[[int], bytes], count: int = _RECORDS) -> bytes:
@@ -110,7 +99,7 @@ _POINTS = (
 )
 
 SAMPLES: dict[str, Callable[[], bytes]] = {
-    "logs": logs_sample,
-    "metrics": metrics_sample,
-    "traces": traces_sample,
+    "logs": partial(_request, _record),
+    "metrics": partial(_request, _metric, 2 * len(_POINTS)),
+    "traces": partial(_request, _span),
 }

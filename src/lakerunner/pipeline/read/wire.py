@@ -38,7 +38,7 @@ LAST_TIME = np.uint64(2**63 - 2)
 MAX_FIELD = 64 << 20
 
 OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_TYPE, WRONG_TYPE, TOO_DEEP, TOO_LONG, TOO_LARGE = range(9)
-_TROUBLES = {
+TROUBLES = {
     TRUNCATED: "ends in the middle of a field",
     OVERLONG: "has a number of more than 64 bits",
     BAD_TAG: "has an invalid field number",
@@ -330,4 +330,4 @@ def explain(data: Bytes, messages: Messages, verdict: Verdict) -> str:
         if wire_type == right:
             return f"{where}.{field.name} has wire type {right} in a tag of more bytes than it needs"
         return f"{where}.{field.name} has wire type {wire_type}, not {right}"
-    return f"{where} {_TROUBLES[verdict.code]}"
+    return f"{where} {TROUBLES[verdict.code]}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lakerunner.kernel_cache import njit
-from lakerunner.pipeline.read.memory import PADDING, same
+from lakerunner.pipeline.read.memory import PADDING, same, slice_fields
 from lakerunner.pipeline.read.names import number_of
 from lakerunner.pipeline.read.walk import INT, STRING
 from lakerunner.pipeline.read.wire import read_varint
@@ -48,14 +48,7 @@ ENTRY = 1 << 40
 SERIES_ROW = np.dtype(
     [
         ("first", np.int32),  # its first label; they end at the next series' first
-        ("name_at", np.int32),
-        ("name_size", np.int32),
-        ("job_at", np.int32),
-        ("job_size", np.int32),
-        ("unit_at", np.int32),
-        ("unit_size", np.int32),
-        ("help_at", np.int32),
-        ("help_size", np.int32),
+        *slice_fields("name", "job", "unit", "help"),
         ("type", np.int64),
     ]
 )

@@ -17,22 +17,20 @@ import numpy as np
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.time import MS_NS
 from lakerunner.pipeline.read.memory import Bytes, Int64s, Records, load, scan
 from lakerunner.pipeline.read.shared import ENTRY_BYTES
 from lakerunner.pipeline.read.wire import (
-    BAD_TAG,
     BAD_TYPE,
     MAX_FIELD,
     OK,
-    OVERLONG,
     TOO_LARGE,
-    TOO_LONG,
-    TRUNCATED,
     WRONG_TYPE,
     checked_varint,
     is_utf8,
     read_varint,
 )
+from lakerunner.pipeline.read.wire import TROUBLES as WIRE_TROUBLES
 from lakerunner.pipeline.remote_write.fields import (
     ENUM,
     EXEMPLAR,
@@ -66,16 +64,12 @@ from lakerunner.pipeline.remote_write.fields import (
 )
 from lakerunner.pipeline.remote_write.native_histograms import HISTOGRAM_ROW, TROUBLES, find_histograms, read_histograms
 
-NS_PER_MS = 1_000_000
-LAST_MS = (2**63 - 2) // NS_PER_MS
+LAST_MS = (2**63 - 2) // MS_NS
 
 NOT_UTF8, BAD_REFERENCE, ODD_REFERENCES, BAD_TIME, BAD_FRAME, BAD_ENUM = range(30, 36)
 _TROUBLES = {
-    TRUNCATED: "ends in the middle of a field",
-    OVERLONG: "has a number of more than 64 bits",
-    BAD_TAG: "has an invalid field number",
+    **WIRE_TROUBLES,
     BAD_TYPE: "has a field of a wire type that remote-write does not use",
-    TOO_LONG: "has a field that is longer than the rest of it",
     TOO_LARGE: f"has a text of more than {MAX_FIELD >> 20} MB",
     NOT_UTF8: "has text that is not UTF-8",
     BAD_REFERENCE: "refers to a symbol that does not exist",

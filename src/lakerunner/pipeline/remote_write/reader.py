@@ -4,7 +4,7 @@ Comes in: raw objects, each a sequence of messages preceded by their length. Goe
 yet copied out of their bytes, and for each damaged one the reason with its frame and byte. Rows are in the order of the
 objects and, inside one, of its points. docs/formats/remote_write.md lists what becomes of each field.
 
-A column that no point fills is left out: plain samples, which nearly all points are, pay nothing for histograms.
+Plain samples, which nearly all points are, pay nothing for histograms.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lakerunner.pipeline.read.rows import (
     Rows,
     StructColumn,
 )
-from lakerunner.pipeline.read.walk import STRING, VALUE, string_array
+from lakerunner.pipeline.read.walk import STRING, VALUE, coded_column
 from lakerunner.pipeline.remote_write.fields import V1, V2
 from lakerunner.pipeline.remote_write.label_sets import ENTRY, FIRST_TYPE, ORIGIN_KEY, TYPES, constant_slices, constants
 from lakerunner.pipeline.remote_write.message_check import MessageCounts, check_frames
@@ -153,18 +153,8 @@ def _rows(version: int, parts: Sequence[_CheckedFile]) -> Rows | None:
 
 def _series_columns(walked: MessageArrays, data: Bytes, series: Int32s) -> dict[str, Column]:
     """Return the columns that points have from their series."""
-    return {
-        "metric_name": _coded(walked, "name", data, series),
-        "service_name": _coded(walked, "job", data, series),
-        "unit": _coded(walked, "unit", data, series),
-        "description": _coded(walked, "help", data, series),
-    }
-
-
-def _coded(walked: MessageArrays, field: str, data: Bytes, series: Int32s) -> CodedColumn:
-    at, size = (np.ascontiguousarray(walked.series[:-1][f"{field}_{part}"]) for part in ("at", "size"))
-    names = names_for(len(at))
-    return CodedColumn(number_all(data, at, size, names), string_array(names, data), series)
+    fields = {"metric_name": "name", "service_name": "job", "unit": "unit", "description": "help"}
+    return {name: coded_column(walked.series[:-1], field, data, series) for name, field in fields.items()}
 
 
 def _type_metadata(rows: Records, data: Bytes, series: Int32s) -> dict[str, Attached]:
@@ -254,7 +244,7 @@ def _histogram_columns(walked: MessageArrays, count: int) -> dict[str, Column]:
 
     every = np.ones(len(rows), np.bool_)
     is_float, zero_is_float = histograms["is_float"], histograms["zero_is_float"]
-    columns: dict[str, Column] = {
+    return {
         "count": numbers("count", np.uint64, ~is_float),
         "float_count": numbers("float_count", np.float64, is_float),
         "sum": numbers("sum", np.float64, every),
@@ -265,20 +255,6 @@ def _histogram_columns(walked: MessageArrays, count: int) -> dict[str, Column]:
         "reset_hint": _reset_hints(histograms, count),
         **_bucket_columns(walked, count),
     }
-    return {name: column for name, column in columns.items() if _has_values(column)}
-
-
-def _has_values(column: Column) -> bool:
-    """Return whether any row has a value in this column."""
-    match column:
-        case NumberColumn(_, valid) | StructColumn(valid=valid):
-            return valid is None or bool(valid.any())
-        case CodedColumn(codes):
-            return bool((codes >= 0).any())
-        case ListColumn(first):
-            return bool(first[-1] > 0)
-        case _:
-            return True
 
 
 def _reset_hints(histograms: Any, count: int) -> CodedColumn:

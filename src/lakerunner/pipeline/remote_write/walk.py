@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lakerunner.kernel_cache import njit
+from lakerunner.model.time import MS_NS
 from lakerunner.pipeline.read.memory import PADDING, load
 from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.walk import Attributes, attributes_for
@@ -55,7 +56,7 @@ from lakerunner.pipeline.remote_write.label_sets import (
     read_families,
     take_label,
 )
-from lakerunner.pipeline.remote_write.message_check import NS_PER_MS, MessageCounts
+from lakerunner.pipeline.remote_write.message_check import MessageCounts
 from lakerunner.pipeline.remote_write.native_histograms import HISTOGRAM_ROW, read_histograms
 
 EMPTY, SAMPLED, HISTOGRAMMED = range(3)  # what a point holds
@@ -165,14 +166,14 @@ def _walk_rare(data: Any, version: int, walked: MessageArrays, notes: Any, texts
             histograms[field] = chosen[field]
         read_histograms(data, version, histograms, walked.buckets, walked.bounds)
         for field in ("time", "start"):
-            own = histograms[field] * NS_PER_MS
+            own = histograms[field] * MS_NS
             points[field][chosen["row"]] = np.where(own != 0, own, points[field][chosen["row"]])
 
 
 @njit(cache=True)
 def _ns(data: Any, at: Any) -> Any:
     """Return a time in ms as ns."""
-    return np.int64(read_varint(data, at)[0]) * NS_PER_MS
+    return np.int64(read_varint(data, at)[0]) * MS_NS
 
 
 @njit(cache=True)
@@ -257,7 +258,7 @@ def _read_sample(data: Any, at: Any, end: Any, version: Any) -> Any:
     if starts_plain(data, at, end):
         number, stop = read_varint(data, at + PLAIN_TIME)
         if stop == end:
-            return load(data, at + 1), np.int64(number) * NS_PER_MS, np.int64(0)
+            return load(data, at + 1), np.int64(number) * MS_NS, np.int64(0)
     bits, time, began = np.uint64(0), np.int64(0), np.int64(0)
     while at < end:
         role, start, at = read_field(data, at, version, SAMPLE)

@@ -20,7 +20,7 @@ from lakerunner.kernel_cache import njit
 from lakerunner.model import sketch
 from lakerunner.model.signal import ROLLUPS
 from lakerunner.model.sketch import bucket_column, empty_spans
-from lakerunner.pipeline.rollup.batch_columns import buckets_array, column, filled, numbers, read_only
+from lakerunner.pipeline.steps.arrow_columns import buckets_array, filled, find_column, numbers, read_only
 from lakerunner.series.grouping import add_compensated
 
 # What a row is for its bucket.
@@ -248,7 +248,7 @@ def sketches_of_buckets(batch: pa.RecordBatch, starts: Any, wanted: Any) -> Sket
     placed = empty_spans(len(starts) - 1)._replace(found=found, zeros=zeros)
     sides = []
     for sign, name in enumerate(_SIDES):
-        side = bucket_column(column(batch, name), batch.num_rows)
+        side = bucket_column(find_column(batch, name), batch.num_rows)
         sizes = np.where(wanted, side.counts.sizes, 0)
         arrays = side.offset, side.counts.begins, sizes, side.counts.values
         sides.append(sketch.BucketRows(*map(read_only, arrays)))

@@ -22,10 +22,10 @@ import pyarrow as pa
 from lakerunner.kernel_cache import njit
 from lakerunner.model.sketch import column_values
 from lakerunner.model.tier import window_end
-from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
+from lakerunner.model.time import DAY_NS, HOUR_NS, MS_NS, TimeRange
 from lakerunner.pipeline.merge.inputs import SegmentFile
-from lakerunner.pipeline.rollup.batch_columns import NS_PER_MS, numbers
 from lakerunner.pipeline.rollup.buckets import find_buckets
+from lakerunner.pipeline.steps.arrow_columns import numbers, times_ms
 
 _KEYS = ("series", "timestamp")
 _READ_ROWS = 100_000
@@ -41,7 +41,7 @@ class TouchedBuckets:
 
     def select_rows(self, batch: pa.RecordBatch) -> pa.Array:
         """Return which rows belong to these buckets."""
-        series, times = numbers(batch, "series", np.int64), _times_ms(batch)
+        series, times = numbers(batch, "series", np.int64), times_ms(batch)
         starts, ends = find_buckets(series, times, self.tier)
         return pa.array(_mark_rows(starts, series, ends, self.series, self.ends))
 
@@ -58,7 +58,7 @@ def find_touched(opened: Sequence[SegmentFile], tier: int) -> TouchedBuckets:
     for one in opened:
         for batch in one.batches(_READ_ROWS, list(_KEYS)):
             series = numbers(batch, "series", np.int64)
-            starts, ends = find_buckets(series, _times_ms(batch), tier)
+            starts, ends = find_buckets(series, times_ms(batch), tier)
             all_series.append(series[starts[:-1]])
             all_ends.append(ends)
     series, ends = np.concatenate(all_series), np.concatenate(all_ends)
@@ -66,11 +66,6 @@ def find_touched(opened: Sequence[SegmentFile], tier: int) -> TouchedBuckets:
     series, ends = series[order], ends[order]
     again = np.append(False, (series[1:] == series[:-1]) & (ends[1:] == ends[:-1]))[: len(series)]
     return TouchedBuckets(tier, series[~again], ends[~again])
-
-
-def _times_ms(batch: pa.RecordBatch) -> Any:
-    """Return the times of the rows in ms."""
-    return column_values(batch.column("timestamp"), np.int64) // NS_PER_MS
 
 
 @njit(cache=True, nogil=True)
@@ -106,7 +101,7 @@ def period_of(end_ns: Any, tier: int) -> Any:
 
 def periods_of(time: TimeRange, tier: int) -> range:
     """Return the periods that rows of this time can have buckets in."""
-    ends = (window_end(at // NS_PER_MS, tier) * NS_PER_MS for at in (time.start_ns, time.end_ns - 1))
+    ends = (window_end(at // MS_NS, tier) * MS_NS for at in (time.start_ns, time.end_ns - 1))
     first, last = (period_of(end, tier) for end in ends)
     return range(first, last + 1)
 

@@ -18,18 +18,9 @@ import pyarrow as pa
 
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
-from lakerunner.model.sketch import column_values
 from lakerunner.model.tier import RAW
-from lakerunner.pipeline.rollup.batch_columns import (
-    NS_PER_MS,
-    column,
-    filled,
-    numbers,
-    read_only,
-    texts_are,
-    times_array,
-    valid,
-)
+from lakerunner.model.time import MS_NS
+from lakerunner.pipeline.merge.output import concat_batches
 from lakerunner.pipeline.rollup.buckets import (
     HISTOGRAM,
     NEVER,
@@ -47,6 +38,16 @@ from lakerunner.pipeline.rollup.buckets import (
     sketches_of_points,
 )
 from lakerunner.pipeline.rollup.histograms import OWN, histogram_columns
+from lakerunner.pipeline.steps.arrow_columns import (
+    filled,
+    find_column,
+    numbers,
+    read_only,
+    texts_are,
+    times_array,
+    times_ms,
+    valid,
+)
 from lakerunner.promql.selection.staleness import STALE_BITS
 
 _PREFIX = "chq_rollup_"
@@ -101,7 +102,7 @@ class Fold:
             yield from self._of(whole)
 
     def _of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        times = _times_ms(batch)
+        times = times_ms(batch)
         starts, ends = find_buckets(numbers(batch, "series", np.int64), times, self.target)
         folded = self._folded(batch, starts, times)
         if folded.sketches.too_many:
@@ -145,7 +146,7 @@ class Fold:
                 arrays[name] = _scatter(arrays.get(name), array, histograms, len(kept))
         for field in self.schema:
             if field.name not in arrays:
-                found = None if field.name in _COMPUTED else column(batch, field.name)
+                found = None if field.name in _COMPUTED else find_column(batch, field.name)
                 if found is None:
                     arrays[field.name] = pa.nulls(len(kept), field.type)
                 else:
@@ -244,14 +245,9 @@ def _read_buckets(batch: pa.RecordBatch) -> BucketValues:
         values = numbers(batch, name, kind)
         found[field] = values if kind == np.float64 else values.view(np.int64)
     for name, field in (*_TIMES.items(), (_STALE, "stale_time")):
-        found[field] = numbers(batch, name, np.int64) // NS_PER_MS
+        found[field] = numbers(batch, name, np.int64) // MS_NS
     found["stale_time"] = np.where(valid(batch, _STALE), found["stale_time"], NEVER)
     return BucketValues(**{name: read_only(values) for name, values in found.items()})
-
-
-def _times_ms(batch: pa.RecordBatch) -> Any:
-    """Return the times of the rows in ms."""
-    return column_values(batch.column("timestamp"), np.int64) // NS_PER_MS
 
 
 def _align_batches(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.RecordBatch]:
@@ -260,7 +256,7 @@ def _align_batches(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.
     for batch in batches:
         if not batch.num_rows:
             continue
-        starts, _ = find_buckets(numbers(batch, "series", np.int64), _times_ms(batch), tier)
+        starts, _ = find_buckets(numbers(batch, "series", np.int64), times_ms(batch), tier)
         begin = 0
         if held:
             if _bucket_key(held[-1], -1, tier) == _bucket_key(batch, 0, tier):
@@ -268,22 +264,16 @@ def _align_batches(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.
                 held.append(batch.slice(0, begin))
                 if begin == batch.num_rows:
                     continue
-            yield _concat_batches(held)
+            yield concat_batches(held)
             held = []
         last = int(starts[-2])
         if last > begin:
             yield batch.slice(begin, last - begin)
         held = [batch.slice(max(last, begin))]
     if held:
-        yield _concat_batches(held)
+        yield concat_batches(held)
 
 
 def _bucket_key(batch: pa.RecordBatch, row: int, tier: int) -> tuple[int, int]:
     one = batch.slice(batch.num_rows - 1 if row < 0 else row, 1)
-    return int(numbers(one, "series", np.int64)[0]), int(-(-_times_ms(one)[0] // tier))
-
-
-def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+    return int(numbers(one, "series", np.int64)[0]), int(-(-times_ms(one)[0] // tier))

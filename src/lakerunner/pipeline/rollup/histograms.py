@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.sketch import BucketColumn, ListColumn, bucket_column, list_column
-from lakerunner.pipeline.rollup.batch_columns import column, numbers, texts_are, valid
+from lakerunner.pipeline.steps.arrow_columns import find_column, numbers, texts_are, valid, valid_of, values_of
 from lakerunner.series.grouping import add_compensated
 
 CUSTOM_BUCKETS = -53  # Prometheus' scale of histograms that have bounds
@@ -166,15 +166,18 @@ def histogram_columns(batch: pa.RecordBatch, rows: Sequence[Any], raw: bool) -> 
     first = np.array([some[0] for some in rows], np.int64)
     several = [number for number, some in enumerate(rows) if len(some) > 1]
     results = {number: source.joined(rows[number]) for number in several}
-    columns = {name: _take_column(batch, name, last) for name in OWN if name not in (_RESETS, FIRST_HISTOGRAM)}
+    columns = {
+        name: _column(batch, name).take(pa.array(last)) for name in OWN if name not in (_RESETS, FIRST_HISTOGRAM)
+    }
     deltas = [number for number, result in results.items() if result.whole is not None]
     if deltas:
         index = last.copy()
         index[deltas] = count + np.arange(len(deltas))
         values = [_column_values(whole) for number in deltas if (whole := results[number].whole)]
         for name in _ADDED:
-            more = pa.array([value[name] for value in values], _type(batch, name))
-            columns[name] = pa.concat_arrays([_column(batch, name), more]).take(pa.array(index))
+            given = _column(batch, name)
+            more = pa.array([value[name] for value in values], given.type)
+            columns[name] = pa.concat_arrays([given, more]).take(pa.array(index))
     resets, known = source.resets[last], source.cumulative[last]
     for number, result in results.items():
         resets[number], known[number] = result.resets or 0, result.resets is not None
@@ -189,18 +192,9 @@ def histogram_columns(batch: pa.RecordBatch, rows: Sequence[Any], raw: bool) -> 
     return columns
 
 
-def _type(batch: pa.RecordBatch, name: str) -> pa.DataType:
-    return _SCHEMA.field(name).type if column(batch, name) is None else batch.schema.field(name).type
-
-
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    found = column(batch, name)
+    found = find_column(batch, name)
     return pa.nulls(batch.num_rows, _SCHEMA.field(name).type) if found is None else found
-
-
-def _take_column(batch: pa.RecordBatch, name: str, rows: Any) -> pa.Array:
-    found = column(batch, name)
-    return pa.nulls(len(rows), _SCHEMA.field(name).type) if found is None else found.take(pa.array(rows))
 
 
 class _HistogramBatch:
@@ -208,7 +202,7 @@ class _HistogramBatch:
 
     def __init__(self, batch: pa.RecordBatch, raw: bool) -> None:
         self._batch = batch
-        self._last = _HistogramColumns(batch.num_rows, {name: column(batch, name) for name in _ADDED})
+        self._last = _HistogramColumns(batch.num_rows, {name: find_column(batch, name) for name in _ADDED})
         whole = ~valid(batch, "float_count")
         of_type = texts_are(batch, "metric_type", ("histogram", "exponential_histogram"))
         self.delta = whole & of_type & texts_are(batch, "temporality", ("delta",))
@@ -261,8 +255,8 @@ class _HistogramBatch:
         batch = self._batch
         count = batch.num_rows
         has = self._has_first[rows]
-        fields = [pa.field(field.name, _type(batch, field.name)) for field in _STRUCT]
-        own = pa.StructArray.from_arrays([_column(batch, field.name) for field in fields], fields=fields)
+        arrays = {field.name: _column(batch, field.name) for field in _STRUCT}
+        own = pa.StructArray.from_arrays(list(arrays.values()), names=list(arrays))
         index = np.where(has, count + rows, rows)
         there = known & (has | ~alone)
         both = pa.concat_arrays([own.cast(_STRUCT), _column(batch, FIRST_HISTOGRAM).cast(_STRUCT)])
@@ -273,22 +267,15 @@ class _HistogramColumns:
     """Histograms in columns."""
 
     def __init__(self, rows: int, arrays: Mapping[str, pa.Array | None]) -> None:
-        self._plain = pa.RecordBatch.from_arrays(
-            [array for name, array in arrays.items() if name in _SINGLE and array is not None],
-            names=[name for name, array in arrays.items() if name in _SINGLE and array is not None],
-        )
-        self._rows = rows
-        self._numbers = {name: self._read(name, kind) for name, kind in _SINGLE.items()}
+        self._numbers = {
+            name: (values_of(arrays.get(name), rows, kind), valid_of(arrays.get(name), rows))
+            for name, kind in _SINGLE.items()
+        }
         self._bounds = list_column(arrays.get("bounds"), rows, np.float64)
         self._counts: ListColumn = list_column(arrays.get("bucket_counts"), rows, np.uint64)
         self._sides: dict[str, BucketColumn] = {
             name: bucket_column(arrays.get(name), rows) for name in ("positive", "negative")
         }
-
-    def _read(self, name: str, kind: Any) -> tuple[Any, Any]:
-        if name not in self._plain.schema.names:
-            return np.zeros(self._rows, kind), np.zeros(self._rows, np.bool_)
-        return numbers(self._plain, name, kind), valid(self._plain, name)
 
     def _number(self, name: str, row: int) -> Any:
         values, there = self._numbers[name]

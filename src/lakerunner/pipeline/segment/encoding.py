@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.signal import SignalSpec
+from lakerunner.pipeline.steps.arrow_columns import is_textual
 from lakerunner.pipeline.steps.layout import Layout, build_batch
 
 # Runs, because what repeats does so among neighbours; several, because each service has attributes of its own.
@@ -72,10 +73,10 @@ def choose_encodings(
                 decided[path] = STREAMS if pa.types.is_floating(kind) else DIFFERENCES
             elif pa.types.is_boolean(kind):
                 decided[path] = PLAIN
-            elif field.name in few or (path != field.name and _is_textual(kind)):
+            elif field.name in few or (path != field.name and is_textual(kind)):
                 decided[path] = DICTIONARY
             else:
-                undecided[path] = texts if _is_textual(kind) else _candidates(kind)
+                undecided[path] = texts if is_textual(kind) else _candidates(kind)
     if sample is None or len(sample) < LEAST_ROWS:
         return decided | {path: candidates[0] for path, candidates in undecided.items()}
     return decided | _choose_smallest(sample, undecided)
@@ -149,7 +150,3 @@ def leaf_columns(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataTyp
 
 def _candidates(kind: pa.DataType) -> tuple[Encoding, ...]:
     return _BROKEN if pa.types.is_floating(kind) else _WHOLE
-
-
-def _is_textual(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.hll import REGISTERS, find_registers, pack
 from lakerunner.model.signal import METRICS, TIME
-from lakerunner.pipeline.segment.side import SeriesFacts, SideFile
+from lakerunner.pipeline.segment.writer import SeriesFacts, SideFile
 from lakerunner.pipeline.steps.arrow_columns import changes, column, plain
 
 LABELS = pa.list_(pa.struct([("name", pa.string()), ("escaped", pa.string()), ("value", pa.string())]))

@@ -23,9 +23,9 @@ from lakerunner.kernel_cache import njit
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.model.text_index import BLOOMS, CHECKSUM, HEADER, MAGIC, VERSION
-from lakerunner.pipeline.read.memory import PADDING
-from lakerunner.pipeline.segment.side import SideFile
 from lakerunner.pipeline.segment.text_entries import Strings, find_entries
+from lakerunner.pipeline.segment.writer import SideFile
+from lakerunner.pipeline.steps.arrow_columns import padded_texts
 
 HASHES_IN_MEMORY = 32 << 20  # bytes; a segment that ingest makes seldom has more
 # How many row groups are set at once in a compact array: their places in the file are far apart, row after row.
@@ -93,21 +93,14 @@ def _strings(array: pa.Array) -> Strings:
     """Return the texts of this array, those of a dictionary once."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary.take(pc.unique(array.indices).drop_null())
-    array = array.drop_null()
-    _, offsets, body = array.buffers()
-    if not len(array) or body is None:
-        return Strings(np.zeros(PADDING, np.uint8), np.zeros(len(array), np.int32), np.zeros(len(array), np.int32))
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    data = np.zeros(int(ends[-1] - ends[0]) + PADDING, np.uint8)
-    data[:-PADDING] = np.frombuffer(body, np.uint8)[ends[0] : ends[-1]]
-    return Strings(data, ends[:-1] - ends[0], np.diff(ends))
+    return Strings(*padded_texts(array.drop_null()))
 
 
 @njit(cache=True)
 def _unquoted(data: Any, at: Any, size: Any) -> Any:
     """Return (at, size) of the strings among these typed JSON texts, without their quotes. Escapes, which no token and
     no run contains, are overwritten with spaces."""
-    starts, sizes = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
+    starts, sizes = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
     count = 0
     for place in range(len(at)):
         if size[place] < 2 or data[at[place]] != _QUOTE:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import TIME, TRACES
-from lakerunner.pipeline.segment.side import SideFile
+from lakerunner.pipeline.segment.writer import SideFile
 from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT, changes, codes, column, plain
 
 TRACE_INDEX = "traces.parquet"

@@ -5,7 +5,8 @@ bytes of the side files; and the index row, which describes these rows alone. In
 in this one way. One row group is in memory at a time. The same row groups give the same bytes.
 
 Every row group is passed to the builders of side files, to the summary, and to further consumers: anything else that is
-made of the rows of a segment while they are written.
+made of the rows of a segment while they are written. They get row groups as these are written, so that a side file that
+counts by row groups or rows counts those of the segment.
 
 The summary is what the index records beside the size: time range, rows, statistics, fingerprints. Fingerprints prune: a
 segment that lacks the fingerprint of `service_name` = x, or of an attribute key, holds no such row.
@@ -20,11 +21,11 @@ of the columns and labels of a segment finds as many as `key_count` states.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import nsmallest
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 import pyarrow as pa
@@ -35,7 +36,6 @@ from lakerunner.model.segment import INCOMPLETE, MAX_FINGERPRINTS, VALUES, Colum
 from lakerunner.model.signal import ATTRIBUTES, SCOPES, Scope, SignalSpec
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.segment.encoding import Encoding, writer_options
-from lakerunner.pipeline.segment.side import Consumer, Side
 from lakerunner.pipeline.steps.arrow_columns import plain
 
 _BLOOM_FALSE_POSITIVES = 0.01
@@ -44,14 +44,47 @@ MAX_NAME = 256  # characters of a value in the statistics
 MOST_HELD = 10_000
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the index records about the rows of a segment."""
+class Consumer(Protocol):
+    """Takes the rows of a segment while they are written."""
 
-    time: TimeRange
-    rows: int
-    statistics: dict[str, Any]
-    fingerprints: tuple[int, ...]
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next row group of the segment, whole."""
+
+
+@dataclass(frozen=True)
+class SideFile:
+    """The bytes of a side file. `values` are further values that prune, by their column: other names of the same rows
+    that only this file has."""
+
+    data: pa.Buffer
+    values: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+class Side(Consumer, Protocol):
+    """A side file being built. Memory is bounded by what the file holds, not by the rows."""
+
+    def finish(self) -> SideFile:
+        """Return the file; Damaged, with the segment's id, where a file beside an input that it is made of cannot be
+        read. Call it once, after the last row group."""
+
+
+class SeriesFacts(Protocol):
+    """Facts about series that are not in the columns of their points: names in Prometheus, labels, resource."""
+
+    def of(self, series: pa.Table) -> pa.Table:
+        """Return the columns of series_files.FACTS for these series, in their order. `series` has their
+        `metric_name`, `series`, and `first_row`, the place in the segment of the first point of each."""
+
+
+@dataclass(frozen=True)
+class SideInputs:
+    """What a builder may need. `columns` of the segment, as `Segment.columns`; `facts` about the series of metrics."""
+
+    columns: Sequence[Column] = ()
+    facts: SeriesFacts | None = None
+
+
+BuildSide = Callable[[SideInputs], Side]
 
 
 class Summarizer:
@@ -80,8 +113,8 @@ class Summarizer:
             if last > first:
                 keys.add(pc.unique(maps.keys.slice(first, last - first)).to_pylist())
 
-    def finish(self, further: Iterable[Mapping[str, Collection[str]]] = ()) -> Summary:
-        """Return the summary; `further` are values of columns that prune too, as SideFile.values."""
+    def finish(self, further: Iterable[Mapping[str, Collection[str]]] = ()) -> dict[str, Any]:
+        """Return these fields of the index row; `further` are values of columns that prune too, as SideFile.values."""
         statistics: dict[str, Any] = {}
         listed = {word: self._values[name] for name, word in self._words.items()} | {"label": self._keys[ATTRIBUTES]}
         for word, values in listed.items():
@@ -92,8 +125,8 @@ class Summarizer:
             statistics["key_count"] = sum(
                 len(self._keys[scope].found.union(named.values())) for scope, named in self._shredded.items()
             )
-        time = TimeRange(self._start, self._end)
-        return Summary(time, self._rows, statistics, self._fingerprints(further))
+        time, fingerprints = TimeRange(self._start, self._end), self._fingerprints(further)
+        return {"time": time, "rows": self._rows, "statistics": statistics, "fingerprints": fingerprints}
 
     def _fingerprints(self, further: Iterable[Mapping[str, Collection[str]]]) -> tuple[int, ...]:
         if not all(texts.is_whole for texts in (*self._values.values(), *self._keys.values())):
@@ -228,23 +261,16 @@ class SegmentWriter:
         self._writer.close()
         files = {name: side.finish() for name, side in self._sides.items()}
         summary = self._summarizer.finish(file.values for file in files.values())
-        made = self._identity
+        summary["statistics"]["side_bytes"] = {name: file.data.size for name, file in files.items()}
+        made = dict(vars(self._identity))
+        spec: SignalSpec = made.pop("spec")
         segment = Segment(
-            made.id,
-            made.organization,
-            made.collector,
-            made.spec.name,
-            summary.time,
-            summary.rows,
-            self.bytes,
-            made.spec.sort_version,
-            self._form.columns,
-            frequency_ms=made.frequency_ms,
-            level=made.level,
-            statistics=summary.statistics | {"side_bytes": {name: file.data.size for name, file in files.items()}},
-            fingerprints=summary.fingerprints,
-            ingested=made.ingested,
-            rolled=made.rolled,
+            **made,
+            **summary,
+            signal=spec.name,
+            bytes=self.bytes,
+            sort_version=spec.sort_version,
+            columns=self._form.columns,
         )
         return WrittenSegment(segment, {name: file.data for name, file in files.items()})
 

@@ -28,7 +28,7 @@ from lakerunner.pipeline.read.rows import (
     TextColumn,
 )
 from lakerunner.pipeline.read.walk import ABSENT
-from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT
+from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT, is_textual
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, ShredPlan, owned_columns, plan_columns, shred_values
 from lakerunner.pipeline.steps.take import (
     Slices,
@@ -183,7 +183,7 @@ def _file_field(field: pa.Field, few: Collection[str], coded: Collection[str]) -
     """Return the field as it is passed to Parquet's writer."""
     if field.name in coded:
         return field.with_type(CODED_MAP)
-    is_few = field.name in few and _is_textual(field.type)
+    is_few = field.name in few and is_textual(field.type)
     return field.with_type(pa.dictionary(pa.int32(), field.type)) if is_few else field
 
 
@@ -256,10 +256,6 @@ def _run_arrays(layout: Layout, scope: Scope, order: Any) -> dict[str, pa.Array]
 def _empty_maps(count: int) -> pa.Array:
     nothing = pa.array([], pa.string())
     return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), nothing, nothing).cast(OVERFLOW)
-
-
-def _is_textual(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _low_cardinality_columns(

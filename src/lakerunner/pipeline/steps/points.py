@@ -23,18 +23,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import SCOPES
-from lakerunner.pipeline.read.memory import PADDING, digest, fold_product, load
+from lakerunner.pipeline.read.memory import PADDING, digest, digest_slices, fold_product, load, mix_into
 from lakerunner.pipeline.read.names import slices_of_names
 from lakerunner.pipeline.read.otlp_metrics import METADATA
 from lakerunner.pipeline.read.rows import Attached, CodedColumn, NumberColumn, Rows
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.read.wire import read_varint
+from lakerunner.pipeline.steps.arrow_columns import padded_texts
 from lakerunner.pipeline.steps.json_text import stack
 from lakerunner.pipeline.steps.take import flattened, map_array, take_json
 
@@ -147,20 +147,20 @@ def identify_series(rows: Rows) -> Rows:
     for name in _SERIES_TEXTS:
         if name in rows.columns and (name in _PROMETHEUS_TEXTS or not rows.prometheus):
             column = rows.column(name, CodedColumn)
-            digests = _digest_texts(column.values)
+            digests = digest_slices(*padded_texts(column.values), _TEXT_SEED)
             if rows.prometheus and name == "metric_type":
                 # A metadata entry is not of the series that has its name.
                 digests[pc.not_equal(column.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)] = _NO_TEXT
             table = np.append(digests, _NO_TEXT)  # a code of -1 is the last one
             by_owner = table[column.codes]
-            _mix_into(series, by_owner if column.owner is None else by_owner[column.owner])
+            mix_into(series, by_owner if column.owner is None else by_owner[column.owner], _MIX)
         else:
-            _mix_into(series, np.full(rows.count, _NO_TEXT))
-    _mix_into(series, _monotonic(rows))
+            mix_into(series, np.full(rows.count, _NO_TEXT), _MIX)
+    mix_into(series, _monotonic(rows), _MIX)
     attached = dict(rows.attached)
     for scope in SCOPES:
         attached[scope.map_column], digests = share_owners(attached[scope.map_column], rows.data)
-        _mix_into(series, digests[attached[scope.map_column].owner])
+        mix_into(series, digests[attached[scope.map_column].owner], _MIX)
     return replace(rows, attached=attached).plus(series=NumberColumn(series.view(np.int64)))
 
 
@@ -172,25 +172,6 @@ def _monotonic(rows: Rows) -> Any:
     valid = np.ones(len(column.values), np.bool_) if column.valid is None else column.valid
     said = np.where(valid, np.where(column.values, 2, 1), 0).astype(np.uint64)
     return said if column.owner is None else said[column.owner]
-
-
-def _digest_texts(texts: pa.Array) -> Any:
-    """The digest of each of these strings."""
-    binary = texts.cast(pa.large_binary())
-    if not len(binary):
-        return np.zeros(0, np.uint64)
-    _, offsets, body = binary.buffers()
-    at = np.frombuffer(offsets, np.int64)[binary.offset : binary.offset + len(binary) + 1]
-    bytes_ = np.zeros(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)
-    padded = np.concatenate([bytes_, np.zeros(PADDING, np.uint8)])
-    return digest_slices(padded, at[:-1], np.diff(at), _TEXT_SEED)
-
-
-@njit(cache=True)
-def _mix_into(series: Any, part: Any) -> Any:
-    """Mix one more part into each digest."""
-    for row in range(len(series)):
-        series[row] = fold_product(series[row] ^ part[row], _MIX)
 
 
 # Stored digests depend on these: they never change.
@@ -223,15 +204,6 @@ def _digest_nested(values: Any, data: Any, secret: Any) -> Any:
     padded = np.concatenate([texts, np.zeros(PADDING, np.uint8)])
     sizes = np.diff(offsets)
     return np.stack([digest_slices(padded, offsets, sizes, seed) for seed in (_VALUE_SEED, secret)], axis=1)
-
-
-@njit(cache=True)
-def digest_slices(data: Any, at: Any, size: Any, seed: Any) -> Any:
-    """Return the digest of each of these slices."""
-    out = np.empty(len(size), np.uint64)
-    for place in range(len(size)):
-        out[place] = digest(data, np.int64(at[place]), np.int64(size[place]), seed)
-    return out
 
 
 @njit(cache=True)

@@ -211,13 +211,6 @@ def add_fingerprint(rows: Rows) -> Rows:
     return rows.plus(fingerprint=NumberColumn(_fingerprints(rows.data, message.at, message.size)))
 
 
-def fingerprint_of(message: str) -> int:
-    """Return the fingerprint of one message."""
-    text = message.encode()
-    data = np.frombuffer(text + bytes(PADDING), np.uint8).copy()
-    return int(_fingerprints(data, np.zeros(1, np.int32), np.full(1, len(text), np.int32))[0])
-
-
 @njit(cache=True)
 def _fingerprints(data: Any, at: Any, size: Any) -> Any:
     out = np.empty(len(at), np.int64)

@@ -137,7 +137,7 @@ class ColumnPlans:
     def __init__(self, signal: str, columns: Columns) -> None:
         self._columns = columns
         self._guesses = {name: found for name, found in _ranks(signal).items() if found.field not in columns.names}
-        self._order = fields_of(signal)
+        self._order = tuple(GUESSES[signal])
         self._plans: dict[tuple[str, ...], ColumnPlan] = {}
         self._names = 0  # that are remembered
 
@@ -201,11 +201,6 @@ def _spellings(name: str, listed: Iterable[str]) -> Iterable[tuple[str, str]]:
     yield from ((word, "") for word in listed)
     if name in TIMES:
         yield from ((word + suffix, unit) for suffix, unit in SUFFIXES.items() for word in listed)
-
-
-def fields_of(signal: str) -> tuple[str, ...]:
-    """Return the fields that a mapping file can name."""
-    return tuple(GUESSES[signal])
 
 
 @dataclass(frozen=True)
@@ -326,7 +321,7 @@ def parse_mappings(text: str, name: str) -> Mappings:
 
 
 def _columns(entries: dict[str, Any], signal: str, where: str) -> Columns:
-    fields = fields_of(signal)
+    fields = GUESSES[signal]
     units = {f"{field}{_UNIT}": field for field in fields if field in TIMES}
     for key, value in entries.items():
         if key not in fields and key not in units:

@@ -31,14 +31,9 @@ from lakerunner.pipeline.transcode.signal_records import RECORDS
 csv.field_size_limit(MAX_LINE)  # the csv module's default is lower; the limit is one for the whole process
 
 
-def from_tsv(signal: str, data: memoryview, columns: Columns) -> Transcoded:
-    """Return the export request of these rows, whose cells are separated by tabs, whatever the header looks like."""
-    return from_csv(signal, data, columns, "\t")
-
-
 def from_csv(signal: str, data: memoryview, columns: Columns, delimiter: str = "") -> Transcoded:
-    """Return the export request of these rows, and the lines that do not match the header. A blank file has no
-    rows."""
+    """Return the export request of these rows, and the lines that do not match the header. A blank file has no rows.
+    A delimiter that is given holds, whatever the header looks like."""
     findings = FindingsBuilder()
     data = as_utf8(data, findings)
     found = find_header(data)

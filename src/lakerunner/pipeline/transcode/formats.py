@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from lakerunner.pipeline.transcode.columns import Columns
-from lakerunner.pipeline.transcode.csv import from_csv, from_tsv
+from lakerunner.pipeline.transcode.csv import from_csv
 from lakerunner.pipeline.transcode.json_lines import from_json
-from lakerunner.pipeline.transcode.loki import from_loki_json, from_loki_protobuf
+from lakerunner.pipeline.transcode.loki import from_loki, json_streams, protobuf_streams
 from lakerunner.pipeline.transcode.parquet_rows import from_parquet
 from lakerunner.pipeline.transcode.plain_text import from_text
 from lakerunner.pipeline.transcode.results import Transcoded
@@ -20,9 +21,9 @@ TRANSCODERS: dict[str, Transcoder] = {
     "otlp_json": from_json,  # each line shows whether it is an OTLP request or a record
     "jsonl": from_json,
     "csv": from_csv,
-    "tsv": from_tsv,
+    "tsv": partial(from_csv, delimiter="\t"),
     "parquet": from_parquet,
     "text": from_text,
-    "lokipb": from_loki_protobuf,
-    "lokijson": from_loki_json,
+    "lokipb": partial(from_loki, protobuf_streams),
+    "lokijson": partial(from_loki, json_streams),
 }

@@ -48,17 +48,8 @@ class Entry(NamedTuple):
     given_ns: int | None
 
 
-def from_loki_protobuf(signal: str, data: memoryview, columns: Columns) -> Transcoded:
-    """Return the export request of framed logproto.PushRequest messages."""
-    return _request(signal, data, columns, _streams_of_protobuf)
-
-
-def from_loki_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
-    """Return the export request of framed JSON push requests."""
-    return _request(signal, data, columns, _streams_of_json)
-
-
-def _request(signal: str, data: memoryview, columns: Columns, streams: Any) -> Transcoded:
+def from_loki(streams: Any, signal: str, data: memoryview, columns: Columns) -> Transcoded:
+    """Return the export request of framed push requests; `streams` reads one of them."""
     if signal != "logs":
         raise Corrupt(f"Loki push requests contain logs, not {signal}")
     request, damage, findings = RequestBuilder(), Damage(), FindingsBuilder()
@@ -157,7 +148,8 @@ def _push_request() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("lakerunner_loki.PushRequest"))
 
 
-def _streams_of_protobuf(message: memoryview) -> Iterator[tuple[Pairs, Iterator[Entry]]]:
+def protobuf_streams(message: memoryview) -> Iterator[tuple[Pairs, Iterator[Entry]]]:
+    """Yield the labels and entries of each stream of a logproto.PushRequest."""
     try:
         push = _push_request().FromString(bytes(message))
     except DecodeError as error:
@@ -194,7 +186,8 @@ def _make_entry(ns: int | None, line: Any, metadata: list[tuple[str, Any]]) -> E
 # ---- JSON
 
 
-def _streams_of_json(message: memoryview) -> Iterator[tuple[Pairs, Iterator[Entry]]]:
+def json_streams(message: memoryview) -> Iterator[tuple[Pairs, Iterator[Entry]]]:
+    """Yield the labels and entries of each stream of a push request in JSON."""
     push = parse_json(bytes(message))
     streams = push.get("streams") if isinstance(push, dict) else None
     if not isinstance(streams, list):

@@ -139,7 +139,7 @@ def _values(array: pa.Array) -> Values:
 def _cast(array: pa.Array) -> pa.Array:
     """Cast the values to types that Python and OTLP have."""
     for change in (_in_utc, _spelled):
-        kind = change(array.type)
+        kind = _map_type(array.type, change)
         if kind != array.type:
             array = array.cast(kind)
     return array
@@ -161,16 +161,10 @@ def _map_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], l
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
-    return _map_type(
-        kind, lambda one: pa.timestamp(one.unit, "UTC") if pa.types.is_timestamp(one) and one.tz is not None else one
-    )
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
 def _spelled(kind: pa.DataType) -> pa.DataType:
-    return _map_type(kind, _spelled_one)
-
-
-def _spelled_one(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_decimal(kind):
         return pa.string()
     if pa.types.is_duration(kind):

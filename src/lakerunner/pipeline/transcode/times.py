@@ -42,10 +42,12 @@ _LONG_DAY_NAME = "(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
 _YEARS_AROUND = 8  # February 29th is missing for up to seven years (1897 to 1903, 2097 to 2103)
 
 
-class Moment(NamedTuple):
-    """Nanoseconds since the epoch; `exact` is False if digits below them, or a leap second, could not be kept."""
+class Instant(NamedTuple):
+    """Nanoseconds since the epoch, and the unit in which a number was read, "" for a date. `exact` is False if digits
+    below a nanosecond, or a leap second, could not be kept."""
 
     ns: int
+    unit: str
     exact: bool
 
 
@@ -57,7 +59,9 @@ class Form(NamedTuple):
     seconds: Callable[[str, int | None], int | None]
     year_last: bool = False
 
-    def moment(self, down_to_second: str, fraction: str | None, zone: str | None, near_ns: int | None) -> Moment | None:
+    def moment(
+        self, down_to_second: str, fraction: str | None, zone: str | None, near_ns: int | None
+    ) -> Instant | None:
         """Return the time of these parts of a match; None if there is no such time."""
         exact = down_to_second[-2:] != "60"
         if self.year_last:
@@ -68,8 +72,8 @@ class Form(NamedTuple):
             return None
         ns = (seconds - offset) * 10**9
         if not fraction:
-            return Moment(ns, exact)
-        return Moment(ns + int(fraction[:9].ljust(9, "0")), exact and not fraction[9:].strip("0"))
+            return Instant(ns, "", exact)
+        return Instant(ns + int(fraction[:9].ljust(9, "0")), "", exact and not fraction[9:].strip("0"))
 
 
 @lru_cache(maxsize=4096)
@@ -105,41 +109,9 @@ def _iso(text: str, _: int | None) -> int | None:
     return _at(int(text[:4]), int(text[5:7]), int(text[8:10]), text[11:])
 
 
-def _minute(text: str, near_ns: int | None) -> int | None:
-    return _iso(f"{text}:00", near_ns)
-
-
-def _basic(text: str, _: int | None) -> int | None:
-    return _at(int(text[:4]), int(text[4:6]), int(text[6:8]), f"{text[9:11]}:{text[11:13]}:{text[13:]}")
-
-
-def _day(text: str, _: int | None) -> int | None:
-    return _at(int(text[:4]), int(text[5:7]), int(text[8:10]), "00:00:00")
-
-
-def _access_log(text: str, _: int | None) -> int | None:
-    return _at(int(text[7:11]), _MONTHS[text[3:6]], int(text[:2]), text[12:])
-
-
-def _http(text: str, _: int | None) -> int | None:
-    return _at(int(text[-13:-9]), _MONTHS[text[-17:-14]], int(text[:-18]), text[-8:])
-
-
 def _rfc850(text: str, _: int | None) -> int | None:
     year = int(text[7:9])
     return _at(year + (1900 if year >= 70 else 2000), _MONTHS[text[3:6]], int(text[:2]), text[10:])
-
-
-def _syslog(text: str, near_ns: int | None) -> int | None:
-    return _nearest(_MONTHS[text[:3]], int(text[4:-9]), text[-8:], near_ns)
-
-
-def _asctime(text: str, _: int | None) -> int | None:
-    return _at(int(text[-4:]), _MONTHS[text[:3]], int(text[4:-14]), text[-13:-5])
-
-
-def _klog(text: str, near_ns: int | None) -> int | None:
-    return _nearest(int(text[:2]), int(text[2:4]), text[5:], near_ns)
 
 
 def _nearest(month: int, day: int, clock: str, near_ns: int | None) -> int | None:
@@ -154,21 +126,40 @@ def _nearest(month: int, day: int, clock: str, near_ns: int | None) -> int | Non
 
 ISO = Form(rf"(\d{{4}}-\d\d-\d\d[Tt ]{_CLOCK}){_FRACTION}{_ZONE}", _iso)
 SLASHES = Form(rf"(\d{{4}}/\d\d/\d\d[T ]{_CLOCK}){_FRACTION}{_ZONE}", _iso)
-ACCESS_LOG = Form(rf"(\d\d/{_MONTH}/\d{{4}}:{_CLOCK}){_FRACTION}{_ZONE}", _access_log)
-HTTP = Form(rf"{_DAY_NAME}, (\d\d? {_MONTH} \d{{4}} {_CLOCK}){_FRACTION}{_ZONE}", _http)
+ACCESS_LOG = Form(
+    rf"(\d\d/{_MONTH}/\d{{4}}:{_CLOCK}){_FRACTION}{_ZONE}",
+    lambda text, _: _at(int(text[7:11]), _MONTHS[text[3:6]], int(text[:2]), text[12:]),
+)
+HTTP = Form(
+    rf"{_DAY_NAME}, (\d\d? {_MONTH} \d{{4}} {_CLOCK}){_FRACTION}{_ZONE}",
+    lambda text, _: _at(int(text[-13:-9]), _MONTHS[text[-17:-14]], int(text[:-18]), text[-8:]),
+)
 RFC850 = Form(rf"{_LONG_DAY_NAME}, (\d\d-{_MONTH}-\d\d {_CLOCK}){_FRACTION}{_ZONE}", _rfc850)
-ASCTIME = Form(rf"{_DAY_NAME} ({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION} (\d{{4}})", _asctime, year_last=True)
-SYSLOG = Form(rf"({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION}()", _syslog)
-KLOG = Form(rf"[IWEF](\d{{4}} {_CLOCK}){_FRACTION}()", _klog)
-MINUTE = Form(rf"(\d{{4}}-\d\d-\d\d[Tt ]\d\d:\d\d)(){_ZONE}", _minute)
-BASIC = Form(rf"(\d{{8}}T\d{{6}}){_FRACTION}{_ZONE}", _basic)
-DAY = Form(r"(\d{4}-\d\d-\d\d)()()", _day)
+ASCTIME = Form(
+    rf"{_DAY_NAME} ({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION} (\d{{4}})",
+    lambda text, _: _at(int(text[-4:]), _MONTHS[text[:3]], int(text[4:-14]), text[-13:-5]),
+    year_last=True,
+)
+SYSLOG = Form(
+    rf"({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION}()",
+    lambda text, near_ns: _nearest(_MONTHS[text[:3]], int(text[4:-9]), text[-8:], near_ns),
+)
+KLOG = Form(
+    rf"[IWEF](\d{{4}} {_CLOCK}){_FRACTION}()",
+    lambda text, near_ns: _nearest(int(text[:2]), int(text[2:4]), text[5:], near_ns),
+)
+MINUTE = Form(rf"(\d{{4}}-\d\d-\d\d[Tt ]\d\d:\d\d)(){_ZONE}", lambda text, _: _iso(f"{text}:00", None))
+BASIC = Form(
+    rf"(\d{{8}}T\d{{6}}){_FRACTION}{_ZONE}",
+    lambda text, _: _at(int(text[:4]), int(text[4:6]), int(text[6:8]), f"{text[9:11]}:{text[11:13]}:{text[13:]}"),
+)
+DAY = Form(r"(\d{4}-\d\d-\d\d)()()", lambda text, _: _iso(f"{text} 00:00:00", None))
 
 FORMS = (ISO, SLASHES, ACCESS_LOG, HTTP, RFC850, ASCTIME, SYSLOG, KLOG, MINUTE, BASIC, DAY)
 _WHOLE = tuple((form, re.compile(form.pattern, re.ASCII)) for form in FORMS)
 
 
-def parse_date(text: str, near_ns: int | None = None) -> Moment | None:
+def parse_date(text: str, near_ns: int | None = None) -> Instant | None:
     """Parse a text that is a date in one of the forms; None if it is not."""
     for form, pattern in _WHOLE:
         found = pattern.fullmatch(text)
@@ -193,15 +184,6 @@ class Nanoseconds(int):
     """A number that is known to be nanoseconds since the epoch, and a time that OTLP can hold."""
 
 
-class Instant(NamedTuple):
-    """A time, and the unit in which a number was read, "" for a date. `exact` is False if digits below a nanosecond, or
-    a leap second, could not be kept."""
-
-    ns: int
-    unit: str
-    exact: bool
-
-
 def parse_instant(value: Any, unit: str = "", near_ns: int | None = None) -> Instant | None:
     """Parse a number in this unit, or in the one that its magnitude suggests, or a date; a date without a year is in
     the year in which it is nearest to `near_ns`, and None without that."""
@@ -213,7 +195,7 @@ def parse_instant(value: Any, unit: str = "", near_ns: int | None = None) -> Ins
             return None
         text = value.strip()
         found = parse_date(text, near_ns)
-        return _in_range(found.ns, "", found.exact) if found else _from_text(text, unit)
+        return _in_range(*found) if found else _from_text(text, unit)
     if kind is float:
         return _from_text(repr(value), unit)
     if kind is Nanoseconds:

@@ -26,8 +26,8 @@ from lakerunner.model.signal import SCOPES, spec_of
 from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import encode_value
 from lakerunner.objects.store import SegmentStore
-from lakerunner.pipeline.read.memory import PADDING
-from lakerunner.pipeline.steps.points import digest_slices
+from lakerunner.pipeline.read.memory import digest_slices
+from lakerunner.pipeline.steps.arrow_columns import padded_texts
 from lakerunner.services.checks.segment_reading import batches, opened
 
 Digests = npt.NDArray[np.uint64]
@@ -118,7 +118,8 @@ def _digest_array(column: pa.Array) -> Digests:
             total += _zero_nulls(child, _mix(_digest_array(child) ^ _name_digest(kind.field(place).name)))
         return _mix(total)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _digest_bytes(column.cast(pa.binary()))
+        digests: Digests = digest_slices(*padded_texts(column), _SEED)
+        return digests
     return _digest_bits(column)
 
 
@@ -131,16 +132,6 @@ def _digest_bits(column: pa.Array) -> Digests:
     if pa.types.is_floating(column.type):
         return _mix(values.astype(np.float64).view(np.uint64))
     return _mix(values.astype(np.int64).view(np.uint64) if values.dtype.kind == "i" else values.astype(np.uint64))
-
-
-def _digest_bytes(column: pa.Array) -> Digests:
-    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    data = column.buffers()[2]
-    stored = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    low, high = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    padded = np.concatenate([stored[low:high], np.zeros(PADDING, np.uint8)])
-    digests: Digests = digest_slices(padded, offsets[:-1] - low, np.diff(offsets), _SEED)
-    return digests
 
 
 def _digest_list(column: pa.Array) -> Digests:
