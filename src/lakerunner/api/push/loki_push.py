@@ -19,8 +19,9 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import content_encoding, content_type, read_body, setting_limit, unsnappy
 from lakerunner.api.errors import retry_after
-from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Reply
+from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Reply
 from lakerunner.api.push.receiver import Receiver
+from lakerunner.api.schema import TEXT
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.model.organization import Role
 

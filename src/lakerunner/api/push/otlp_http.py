@@ -17,8 +17,9 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import content_type, read_body, setting_limit
 from lakerunner.api.errors import retry_after
-from lakerunner.api.openapi import ANY, Body, Endpoint, Operation, Parameter, Reply
+from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, Reply
 from lakerunner.api.push.receiver import Receiver
+from lakerunner.api.schema import ANY, OBJECT, record
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.model.organization import Role
 from lakerunner.model.protobuf import DELIMITED, VARINT, delimited, tag, varint
@@ -26,7 +27,6 @@ from lakerunner.model.signal import SIGNALS
 from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
 PROTOBUF = "application/x-protobuf"
-JSON = "application/json"
 _EXAMPLE = {
     "resourceLogs": [
         {
@@ -42,13 +42,10 @@ EXPORT = Operation(
     summary="Receive telemetry as OTLP",
     description="Plain, gzip or zstd. The answer is sent when the data is durable (docs/formats/push.md).",
     parameters=(Parameter("signal", "path", {"enum": list(SIGNALS)}, "signal of the request", "logs"),),
-    body={JSON: Body({"type": "object"}, _EXAMPLE), PROTOBUF: Body()},
-    replies={200: Reply("All data was stored.", {JSON: {"type": "object"}, PROTOBUF: ANY})},
+    body={JSON: Body(OBJECT, _EXAMPLE), PROTOBUF: Body()},
+    replies={200: Reply("All data was stored.", {JSON: OBJECT, PROTOBUF: ANY})},
     errors=(400, 401, 403, 404, 413, 429, 503),
-    error_content={
-        JSON: {"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}},
-        PROTOBUF: ANY,
-    },
+    error_content={JSON: record("message"), PROTOBUF: ANY},
 )
 
 _MESSAGE_BYTES = 2000

@@ -20,20 +20,8 @@ from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.formats.format import Format
 from lakerunner.api.formats.row_formats import FORMATS, format_accepted, format_named
 from lakerunner.api.limits import QueryLimits, respond
-from lakerunner.api.openapi import (
-    ANY,
-    BOOLEAN,
-    COUNT,
-    JSON,
-    TEXT,
-    TIME,
-    Body,
-    Endpoint,
-    Operation,
-    Parameter,
-    Reply,
-    Schema,
-)
+from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, Reply, json_reply
+from lakerunner.api.schema import ANY, BOOLEAN, COUNT, OBJECT, TEXT, TIME, array, closed, flag, one_of, record, text
 from lakerunner.lakeql.tables import describe_tables
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Role
@@ -43,107 +31,55 @@ from lakerunner.query.sql import Question, SqlQueries
 
 _FIELDS = ("query", "parameters", "partial", "engine", "format")
 _QUERY_STRING = ("format",)
-_FORMAT: Schema = {"type": "string", "enum": list(FORMATS)}
-_COLUMNS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "type"],
-        "properties": {"name": TEXT, "type": {"type": "string", "description": "Arrow's name of the type"}},
+_FORMAT = one_of(FORMATS)
+_MISSING = record("segments start end reason", segments=COUNT, start=TIME, end=TIME)
+_ANSWER = record(
+    "columns rows row_count complete missing degraded warnings stats",
+    columns=array(record("name type", type=text("Arrow's name of the type"))),
+    rows=array(OBJECT),
+    row_count=COUNT,
+    complete=BOOLEAN,
+    missing={
+        "type": "array",
+        "description": "data that could not be read; empty if the answer is complete",
+        "items": _MISSING,
     },
-}
-_MISSING: Schema = {
-    "type": "array",
-    "description": "data that could not be read; empty if the answer is complete",
-    "items": {
-        "type": "object",
-        "required": ["segments", "start", "end", "reason"],
-        "properties": {"segments": COUNT, "start": TIME, "end": TIME, "reason": TEXT},
+    degraded={"type": ["string", "null"], "description": "reason why the answer may be out of date"},
+    warnings=array(TEXT, description="time before which data has expired by retention"),
+    stats={**OBJECT, "description": "statistics: segments, row groups, bytes, seconds of each stage"},
+)
+_REQUEST = record(
+    "query parameters? partial? engine? format?",
+    query=text("one SELECT (docs/formats/lakeql.md)"),
+    parameters={
+        "description": "values of $name, or of $1, $2, ...",
+        "oneOf": [{"type": "object"}, {"type": "array"}],
     },
-}
-_ANSWER: Schema = {
-    "type": "object",
-    "required": ["columns", "rows", "row_count", "complete", "missing", "degraded", "warnings", "stats"],
-    "properties": {
-        "columns": _COLUMNS,
-        "rows": {"type": "array", "items": {"type": "object"}},
-        "row_count": COUNT,
-        "complete": BOOLEAN,
-        "missing": _MISSING,
-        "degraded": {"type": ["string", "null"], "description": "reason why the answer may be out of date"},
-        "warnings": {
-            "type": "array",
-            "items": TEXT,
-            "description": "time before which data has expired by retention",
-        },
-        "stats": {"type": "object", "description": "statistics: segments, row groups, bytes, seconds of each stage"},
-    },
-}
-_REQUEST: Schema = {
-    "type": "object",
-    "required": ["query"],
-    "additionalProperties": False,
-    "properties": {
-        "query": {"type": "string", "description": "one SELECT (docs/formats/lakeql.md)"},
-        "parameters": {
-            "description": "values of $name, or of $1, $2, ...",
-            "oneOf": [{"type": "object"}, {"type": "array"}],
-        },
-        "partial": {
-            "type": "boolean",
-            "description": "list data that cannot be read instead of failing; json and sse only. Default: true "
-            "for sse, else false",
-        },
-        "engine": {"type": "string", "enum": list(ENGINES), "default": ENGINES[0]},
-        "format": {**_FORMAT, "description": "overrides the Accept header"},
-    },
-}
-_CONTENT: dict[str, Schema] = {one.media_type: ANY for one in FORMATS.values()} | {JSON: _ANSWER}
+    partial=flag(
+        "list data that cannot be read instead of failing; json and sse only. Default: true for sse, else false"
+    ),
+    engine=one_of(ENGINES, default=ENGINES[0]),
+    format={**_FORMAT, "description": "overrides the Accept header"},
+)
+_EXAMPLE = {"query": "SELECT service_name, count(*) AS n FROM logs GROUP BY ALL ORDER BY ALL"}
 QUERY = Operation(
-    tag="sql",
-    summary="Run a SQL query",
+    "sql",
+    "Run a SQL query",
+    {200: Reply("The rows.", {one.media_type: ANY for one in FORMATS.values()} | {JSON: _ANSWER})},
     description="Rows in the format of Accept or `format`. json and parquet are complete or an error "
     "status; ndjson, csv and arrow are cut off if the query fails later; sse ends with a "
     "`done` or `error` event (docs/formats/sql_api.md).",
     parameters=(Parameter("format", "query", _FORMAT, "overrides the Accept header", "json"),),
-    body={JSON: Body(_REQUEST, {"query": "SELECT service_name, count(*) AS n FROM logs GROUP BY ALL ORDER BY ALL"})},
-    replies={200: Reply("The rows.", _CONTENT)},
+    body={JSON: Body(closed(_REQUEST), _EXAMPLE)},
     errors=(400, 401, 403, 406, 413, 415, 429, 503),
 )
-_DESCRIBED_COLUMNS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "type", "description"],
-        "properties": {"name": TEXT, "type": TEXT, "description": TEXT},
-    },
-}
-_TABLE: Schema = {
-    "type": "object",
-    "required": ["name", "description", "columns", "aliases"],
-    "properties": {
-        "name": TEXT,
-        "description": TEXT,
-        "columns": _DESCRIBED_COLUMNS,
-        "aliases": {"type": "object", "additionalProperties": TEXT},
-    },
-}
+_TABLE = record(
+    "name description columns aliases",
+    columns=array(record("name type description")),
+    aliases={"type": "object", "additionalProperties": TEXT},
+)
 TABLES = Operation(
-    tag="sql",
-    summary="List the tables, their columns and types",
-    replies={
-        200: Reply(
-            "The tables.",
-            {
-                JSON: {
-                    "type": "object",
-                    "required": ["tables"],
-                    "properties": {"tables": {"type": "array", "items": _TABLE}},
-                }
-            },
-        )
-    },
-    errors=(401, 403, 503),
+    "sql", "List the tables, their columns and types", json_reply("The tables.", record("tables", tables=array(_TABLE)))
 )
 QUERY_LIMIT = BodyLimit(1 << 20, "the limit of a query and its parameters")
 

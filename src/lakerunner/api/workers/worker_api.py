@@ -17,7 +17,8 @@ from starlette.routing import Route
 from lakerunner.api.auth import refuse_foreign
 from lakerunner.api.body import BodyLimit, read_body, require_json
 from lakerunner.api.errors import log_detail
-from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
+from lakerunner.api.openapi import JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
+from lakerunner.api.schema import ANY
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
 from lakerunner.plan.operator import Operator
