@@ -3,8 +3,7 @@
 `QueryLimits` gives a caller a slot for one query, or raises Busy, which names the limit that was reached. A query waits
 first for a slot of its own organization and only then for one of the slots that all share. So however many queries an
 organization sends, it has no more in the common queue than it may run, and the queries of others get through.
-`Holdings` shares bytes, requests or calls by one rule. `respond` runs a query in a slot: the slot is released and the
-query closed in every case, also if the client leaves.
+`Holdings` shares bytes, requests or calls by one rule.
 
 All of it is used on one event loop. Memory is one small record per organization that sent a query, and at most
 WAITING_MAX waiting queries of each.
@@ -14,19 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 from uuid import UUID
 
-import anyio
-from anyio import to_thread
 from prometheus_client import Gauge
-from starlette.requests import Request
-from starlette.responses import Response
 
-from lakerunner.api.stream import while_connected
 from lakerunner.model.display import plural
 from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Caller
@@ -34,7 +27,6 @@ from lakerunner.model.organization import Caller
 WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
 WAITING_MAX = 100  # queries of one organization that wait for a slot; the next one is refused immediately
 BURST_SECONDS = 2.0  # an idle organization may send the queries of this many seconds at once, and always one
-Close = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -219,43 +211,3 @@ class Holdings:
             yield
         finally:
             self.give_back(holder, size)
-
-
-class Closable(Protocol):
-    """What `respond` closes at the end."""
-
-    def close(self) -> None: ...
-
-
-A = TypeVar("A", bound=Closable)
-T = TypeVar("T")
-
-
-async def respond(
-    request: Request,
-    limits: QueryLimits,
-    caller: Caller,
-    begin: Callable[[], A],
-    write: Callable[[A, Close], Awaitable[Response]],
-) -> Response:
-    """Run one query in a slot. `begin`, which may block, plans the query and returns its answer; `write` returns the
-    response, which must call the closing function that `write` got when the answer has ended."""
-    slot = await while_connected(request, limits.slot(caller))
-    try:
-        answer = await to_thread.run_sync(begin)
-    except BaseException:
-        slot.release()
-        raise
-    close = slot.after(answer.close)
-    try:
-        return await while_connected(request, write(answer, close))
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(close)
-        raise
-
-
-async def run_in_slot(request: Request, limits: QueryLimits, caller: Caller, work: Callable[[], T]) -> T:
-    """Run blocking work in a slot. A client that leaves does not stop it; the slot is held until it has ended."""
-    with await while_connected(request, limits.slot(caller)):
-        return await to_thread.run_sync(work)

@@ -27,6 +27,7 @@ from lakerunner.api.errors import on_lakerunner_error
 from lakerunner.model.errors import Unavailable
 
 T = TypeVar("T")
+Close = Callable[[], None]
 
 
 class Broken(Exception):
@@ -41,7 +42,7 @@ class Stream(Response):
         self,
         source: AsyncGenerator[bytes],
         media_type: str,
-        close: Callable[[], None],
+        close: Close,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         always = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -27,6 +27,7 @@ from lakerunner.api.push.otlp_http import OtlpApi
 from lakerunner.api.push.push_store import PushStore
 from lakerunner.api.push.receiver import PushLimits, Receiver
 from lakerunner.api.push.remote_write import RemoteWriteApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.api.tls import Certificate
@@ -218,13 +219,13 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     engine = open_engine(settings, index, workers, sandboxes, spark)
     queries = open_sql(engine, sandboxes, spark)
     who = _authenticator(parts)
-    limits = open_query_limits(settings)
-    sql = SqlApi(queries, who, now_ns, limits)
-    native = NativeApi(queries, index.segments, who, now_ns, limits)
+    service = QueryService(who, open_query_limits(settings), now_ns)
+    sql = SqlApi(queries, service)
+    native = NativeApi(queries, index.segments, service)
     metrics = open_metrics(settings, engine)
-    native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
+    native_metrics = NativeMetricsApi(metrics, service)
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
-    prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)
+    prometheus = PrometheusApi(metrics, service, most, lambda: parts.runtime.health.ready)
     keys = KeysApi(index.keys, who, parts.keys.forget)
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)

@@ -19,7 +19,6 @@ from starlette.responses import Response
 
 from lakerunner.api.errors import error_body
 from lakerunner.api.formats.format import (
-    Close,
     Format,
     closing_fields,
     column_list,
@@ -31,7 +30,7 @@ from lakerunner.api.formats.format import (
     write_batches,
 )
 from lakerunner.api.formats.sse import SSE
-from lakerunner.api.stream import Broken
+from lakerunner.api.stream import Broken, Close
 from lakerunner.model.errors import UserError
 from lakerunner.model.frames import Sink
 from lakerunner.query.answer import Answer

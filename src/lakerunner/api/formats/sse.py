@@ -14,8 +14,8 @@ import pyarrow as pa
 from starlette.responses import Response
 
 from lakerunner.api.errors import error_body
-from lakerunner.api.formats.format import Close, Format, closing_fields, column_list, log_bug, schema_of, write_batches
-from lakerunner.api.stream import Stream, with_idle_events
+from lakerunner.api.formats.format import Format, closing_fields, column_list, log_bug, schema_of, write_batches
+from lakerunner.api.stream import Close, Stream, with_idle_events
 from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account
 from lakerunner.query.row_text import json_rows

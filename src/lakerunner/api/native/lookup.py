@@ -20,9 +20,8 @@ from uuid import UUID
 
 import anyio
 from anyio import to_thread
-from starlette.requests import Request
 
-from lakerunner.api.limits import Slot
+from lakerunner.api.query_service import QueryRequest
 from lakerunner.api.stream import while_connected
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.labels import NAME
@@ -180,10 +179,11 @@ class RequestQueries:
             raise cancelled()
 
 
-async def run_cancellable(request: Request, queries: RequestQueries, slot: Slot, work: Callable[[], T]) -> T:
+async def run_cancellable(asked: QueryRequest, queries: RequestQueries, work: Callable[[], T]) -> T:
     """Return the result of blocking work that runs its queries through `queries`; stop it when the client leaves."""
+    slot = await asked.slot()
     try:
-        return await while_connected(request, to_thread.run_sync(work, abandon_on_cancel=True))
+        return await while_connected(asked.http, to_thread.run_sync(work, abandon_on_cancel=True))
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(slot.after(queries.close))

@@ -21,9 +21,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from lakerunner.api.errors import error_body, log_detail, retry_after
-from lakerunner.api.limits import QueryLimits, run_in_slot
 from lakerunner.api.openapi import JSON
-from lakerunner.api.stream import Stream, in_thread
+from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import Close, Stream, in_thread
 from lakerunner.model.display import plural
 from lakerunner.model.errors import (
     Busy,
@@ -36,7 +36,6 @@ from lakerunner.model.errors import (
     Unavailable,
     UserError,
 )
-from lakerunner.model.organization import Caller
 from lakerunner.model.time import iso_time
 from lakerunner.promql.selection.notes import note_text
 from lakerunner.query.contract.account import Account
@@ -75,7 +74,7 @@ def whole_response(request: Request, body: bytes, media_type: str = JSON) -> Res
     return _whole(request, b"".join(_packed(request, [body])), media_type)
 
 
-async def stream_response(request: Request, chunks: Iterator[bytes], close: Callable[[], None]) -> Response:
+async def stream_response(request: Request, chunks: Iterator[bytes], close: Close) -> Response:
     """Return a response of these chunks. It owns `close`, which may block: it is called when all is sent, or fails."""
     packed = _packed(request, chunks)
     first = await to_thread.run_sync(lambda: list(islice(packed, _AT_ONCE)))
@@ -184,10 +183,10 @@ def to_prometheus_error(error: Exception) -> PrometheusError:
     return PrometheusError(INTERNAL, str(error_body(error)["message"]))
 
 
-async def run_work(request: Request, limits: QueryLimits, caller: Caller, work: Callable[[], T]) -> T:
+async def run_work(asked: QueryRequest, work: Callable[[], T]) -> T:
     """Run blocking work of a query in a slot, with its errors converted."""
     try:
-        return await run_in_slot(request, limits, caller, work)
+        return await asked.run(work)
     except Exception as error:
         raise to_execution_error(error) from error
 

@@ -6,25 +6,22 @@ or lists what it lacks, or is an error. If the client leaves, its query ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import BodyLimit, read_json
+from lakerunner.api.body import BodyLimit
 from lakerunner.api.formats.format import Format
 from lakerunner.api.formats.row_formats import FORMATS, format_accepted, format_named
-from lakerunner.api.limits import QueryLimits, respond
-from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, Reply, json_reply
+from lakerunner.api.openapi import JSON, Body, Operation, Parameter, Reply, json_reply
+from lakerunner.api.query_service import QueryRequest, QueryService
 from lakerunner.api.schema import ANY, BOOLEAN, COUNT, OBJECT, TEXT, TIME, array, closed, flag, one_of, record, text
 from lakerunner.lakeql.tables import describe_tables
 from lakerunner.model.errors import UserError
-from lakerunner.model.organization import Role
 from lakerunner.query.answer import Answer
 from lakerunner.query.options import ENGINES, read_engine
 from lakerunner.query.sql import Question, SqlQueries
@@ -150,30 +147,27 @@ def _partial(body: Mapping[str, Any], chosen: Format) -> bool:
 
 @dataclass(frozen=True)
 class SqlApi:
-    """The endpoints of SQL. `now_ns` is the clock."""
+    """The endpoints of SQL."""
 
     queries: SqlQueries
-    authenticator: Authenticator
-    now_ns: Callable[[], int]
-    limits: QueryLimits
+    service: QueryService
 
     def routes(self) -> list[Route]:
         return [
-            Endpoint("/api/v1/sql", self.query, POST=QUERY),
-            Endpoint("/api/v1/sql/tables", self.tables, GET=TABLES),
+            self.service.endpoint("/api/v1/sql", self.query, POST=QUERY),
+            self.service.endpoint("/api/v1/sql/tables", self.tables, GET=TABLES),
         ]
 
-    async def query(self, request: Request) -> Response:
-        caller = await self.authenticator.admit(request, Role.READ)
-        body = await read_json(request, QUERY_LIMIT)
+    async def query(self, asked: QueryRequest) -> Response:
+        request = asked.http
+        body = await asked.json(QUERY_LIMIT)
         sql = SqlRequest.parse(body, request.query_params, request.headers.get("accept", "*/*"))
 
         def begin() -> Answer:
-            question = Question(sql.text, self.now_ns(), sql.parameters, sql.partial, sql.engine)
-            return self.queries.sql(caller.organization.id, question)
+            question = Question(sql.text, asked.now_ns(), sql.parameters, sql.partial, sql.engine)
+            return self.queries.sql(asked.organization, question)
 
-        return await respond(request, self.limits, caller, begin, sql.format.respond)
+        return await asked.respond(begin, sql.format.respond)
 
-    async def tables(self, request: Request) -> Response:
-        await self.authenticator.admit(request, Role.READ)
+    async def tables(self, _asked: QueryRequest) -> Response:
         return JSONResponse({"tables": describe_tables()})
