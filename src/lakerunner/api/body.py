@@ -33,11 +33,6 @@ class BodyLimit:
         raise TooLarge(f"the body is larger than {self.bytes} bytes ({self.name}): send smaller requests")
 
 
-def setting_limit(max_bytes: int) -> BodyLimit:
-    """Return the limit of a push endpoint."""
-    return BodyLimit(max_bytes, "setting request_max_bytes")
-
-
 def content_type(request: Request) -> str:
     """Return the media type in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
+from lakerunner.commands.options import EPILOG, client_of, connection_options, format_option
 from lakerunner.model.display import escape_controls, plural
 from lakerunner.model.errors import NotFound
 
@@ -23,9 +23,7 @@ _NUMBERS = ("rows", "bytes", "line", "offset")
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
-@home_option
-@url_option
-@key_option
+@connection_options
 @click.option("--state", type=click.Choice(STATES), help="Only objects in this state.")
 @click.option(
     "--path",
@@ -64,17 +62,12 @@ def objects(context: click.Context, /, **options: Any) -> None:
 
 def _client(context: click.Context) -> Client:
     """Return a client by the options of the subcommand or, if it has none, of the group."""
-    from lakerunner.commands.terminal.client import Client
-
-    given = (context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v}
-    return Client.find(settings_of({"home": given.get("home")}), given.get("url"), given.get("key"))
+    return client_of((context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v})
 
 
 @objects.command(epilog=EPILOG)
 @click.argument("object_key", metavar="KEY")
-@home_option
-@url_option
-@key_option
+@connection_options
 @format_option
 @click.pass_context
 def rejects(context: click.Context, /, object_key: str, form: str, **_connection: Any) -> None:
@@ -88,9 +81,7 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
 
 @objects.command(epilog=EPILOG)
 @click.argument("object_key", metavar="KEY")
-@home_option
-@url_option
-@key_option
+@connection_options
 @click.pass_context
 def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
     """Close the object KEY: failed becomes dismissed, partial becomes done. Nothing is deleted."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, format_option, home_option, settings_of, url_option
+from lakerunner.commands.options import EPILOG, client_of, format_option, home_option, url_option
 from lakerunner.model.display import plural
 
 
@@ -23,7 +22,7 @@ from lakerunner.model.display import plural
 @click.option(
     "--id", "ids", multiple=True, help="With --requeue: id of a work or of a segment; repeat the option for several."
 )
-def work(home: Path | None, url: str | None, key: str | None, form: str, requeue: bool, ids: tuple[str, ...]) -> None:
+def work(form: str, requeue: bool, ids: tuple[str, ...], **options: Any) -> None:
     """List merges and rollups that failed, and why.
 
     `waiting` work is tried again, after pauses that double. Work is set `aside` if it failed
@@ -35,11 +34,9 @@ def work(home: Path | None, url: str | None, key: str | None, form: str, requeue
     lakerunner work --requeue                        retry all of it
     lakerunner work --requeue --id 3f2a9c01d7be      one of them
     """
-    from lakerunner.commands.terminal.client import Client
-
     if ids and not requeue:
         raise click.UsageError("--id needs --requeue")
-    client = Client.find(settings_of({"home": home}), url, key)
+    client = client_of(options)
     if requeue:
         went = client.requeue(ids)
         click.echo(f"queued again: {plural(went['work'], 'work')} and {plural(went['segments'], 'segment')}")

@@ -23,8 +23,8 @@ from starlette.routing import Route
 
 from lakerunner.api.errors import error_body
 from lakerunner.api.formats.format import closing_fields
+from lakerunner.api.formats.row_formats import ProgressEvents
 from lakerunner.api.formats.series_json import group_events, result_json
-from lakerunner.api.formats.sse import ProgressEvents
 from lakerunner.api.native import operations
 from lakerunner.api.native.lookup import MAX_LISTED
 from lakerunner.api.native.metrics_request import MetricsRequest, boolean_field, cardinality_json, cardinality_question

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from lakerunner.index.commit import Basis, Commit
-from lakerunner.index.segments import CollectorTier
 from lakerunner.model.display import plural
 from lakerunner.model.errors import Conflict, Corrupt
 from lakerunner.model.failpoint import reach
@@ -242,10 +241,7 @@ def _plan_buckets(tools: Tools, unit: RepairUnit) -> tuple[RollupWork, Basis]:
     basis = Basis(target.collector, target.signal, source.frequency_ms, work.span, frozenset(one.id for one in sources))
     work = replace(work, sources=tuple(sources))
     if expired_ns > work.span.start_ns:
-        work = replace(work, whole_from_ns=expired_ns, made=_existing_buckets(tools, target, work.span, unit))
+        # Existing buckets whose source rows have expired are left as they are.
+        made = tuple(one for one in index.inspect.tier(target, work.span) if one.id not in unit.ids)
+        work = replace(work, whole_from_ns=expired_ns, made=made)
     return work, basis
-
-
-def _existing_buckets(tools: Tools, target: CollectorTier, time: TimeRange, unit: RepairUnit) -> tuple[Segment, ...]:
-    """Return the existing buckets; those whose source rows have expired are left as they are."""
-    return tuple(one for one in tools.lake.index.inspect.tier(target, time) if one.id not in unit.ids)
