@@ -34,7 +34,7 @@ _MODULES = {  # command: module of lakerunner.commands
     "status": "status",
     "sweep": "sweep",
     "up": "up",
-    "work": "work",
+    "work": "objects",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk is full, which is not a bug
 

@@ -27,7 +27,7 @@ from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusAp
 from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers
 from lakerunner.bus.topics import IngestBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres

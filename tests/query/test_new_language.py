@@ -24,8 +24,7 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_api import WorkerApi
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers, WorkerApi
 from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Segment, SegmentPick

@@ -19,7 +19,7 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import is_loopback
 from lakerunner.api.tls import Certificate, trusting
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.api_keys import KeyGrant

@@ -39,9 +39,9 @@ from lakerunner.api.native.native_api import (
 )
 from lakerunner.api.openapi import JSON
 from lakerunner.api.prometheus.lists import Selectors, selectors_in
-from lakerunner.api.prometheus.response import note_texts, stream_response
+from lakerunner.api.prometheus.response import note_texts
 from lakerunner.api.query_service import QueryRequest, QueryService
-from lakerunner.api.stream import Close, Stream, in_thread, with_idle_events
+from lakerunner.api.stream import Close, Stream, in_thread, stream_response, with_idle_events
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, NotFound
 from lakerunner.model.labels import NAME

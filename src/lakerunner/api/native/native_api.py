@@ -83,8 +83,8 @@ class NativeApi:
         queries = RequestQueries(self.queries, asked.organization, asked.now_ns())
         selection = _parse_selection(view, await asked.json(BODY_LIMIT), queries.now_ns)
         lookup = Lookup(queries, self.segments)
-        found = await run_cancellable(asked, queries, lambda: lookup.tags(selection))
-        return JSONResponse({"tags": found.items, "truncated": found.truncated} | warning_fields(lookup.warnings))
+        tags, truncated = await run_cancellable(asked, queries, lambda: lookup.tags(selection))
+        return JSONResponse({"tags": tags, "truncated": truncated} | warning_fields(lookup.warnings))
 
     async def tag_values(self, view: RowView, asked: QueryRequest) -> Response:
         queries = RequestQueries(self.queries, asked.organization, asked.now_ns())

@@ -23,9 +23,9 @@ from lakerunner.api.prometheus.response import (
     query_text,
     run_work,
     success_body,
-    whole_response,
 )
 from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import whole_response
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matcher

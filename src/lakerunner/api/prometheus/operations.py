@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lakerunner.api.body import FORM
 from lakerunner.api.openapi import JSON, OPEN, Body, Operation, Parameter, Reply, json_reply
 from lakerunner.api.schema import ANY, COUNT, OBJECT, TEXT, Schema, array, one_of, record, text
 
-FORM = "application/x-www-form-urlencoded"
 _PLAIN, _PROTOBUF = "text/plain", "application/x-protobuf"
 _TEXTS = array(TEXT)
 _LABELS: Schema = {"type": "object", "additionalProperties": TEXT}

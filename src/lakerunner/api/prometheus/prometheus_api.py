@@ -30,10 +30,10 @@ from lakerunner.api.prometheus.response import (
     query_text,
     run_work,
     success_body,
-    whole_response,
 )
 from lakerunner.api.prometheus.samples import StoredSeries
 from lakerunner.api.query_service import QueryRequest, QueryService
+from lakerunner.api.stream import whole_response
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels
 from lakerunner.model.time import MS_NS

@@ -27,11 +27,10 @@ from lakerunner.api.prometheus.response import (
     account_warnings,
     note_texts,
     query_text,
-    stream_response,
     to_execution_error,
 )
 from lakerunner.api.query_service import QueryRequest
-from lakerunner.api.stream import Close
+from lakerunner.api.stream import Close, stream_response
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.language import LOOKBACK_MS

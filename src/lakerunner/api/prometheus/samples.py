@@ -31,9 +31,9 @@ from lakerunner.api.prometheus.response import (
     PrometheusError,
     account_warnings,
     run_work,
-    whole_response,
 )
 from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import whole_response
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name, value_of
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.language import LOOKBACK_MS

@@ -80,9 +80,9 @@ def _repair(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> Repair
         return made
     if not unit.first.frequency_ms:
         return _restore_rows(tools, unit, damaged)
-    buckets = make_buckets(tools, unit, damaged)
+    rows, sources = make_buckets(tools, unit, damaged)
     would = "would make" if tools.dry_run else "made"
-    did = f"{would} {plural(buckets.rows, 'bucket')} again from {plural(buckets.sources, 'segment')}"
+    did = f"{would} {plural(rows, 'bucket')} again from {plural(sources, 'segment')}"
     return RepairOutcome(unit, did)
 
 
@@ -184,20 +184,13 @@ def _tools(settings: Settings, lake: Lake, dry_run: bool) -> Tools:
     )
 
 
-@dataclass(frozen=True)
-class RebuiltBuckets:
-    """How many buckets were computed, and from how many segments."""
-
-    rows: int
-    sources: int
-
-
-def make_buckets(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> RebuiltBuckets:
-    """Compute the buckets again and commit them. Unrepairable if not all of their source exists."""
+def make_buckets(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> tuple[int, int]:
+    """Compute the buckets again and commit them; return how many, and from how many segments. Unrepairable if not all
+    of their source exists."""
     work, basis = _plan_buckets(tools, unit)
     if bad := {one.id for one in (*work.sources, *work.made)} & set(damaged):
         if tools.dry_run:  # a real run repairs it first
-            return RebuiltBuckets(unit.rows, len(work.touched))
+            return unit.rows, len(work.touched)
         raise Unrepairable(f"segment {min(bad)}, which it is made of, cannot be read")
     with scratch() as directory:
         store = RedirectedStore(tools.lake.store, tools.put_file)
@@ -221,7 +214,7 @@ def make_buckets(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> R
         )
         tools.lake.index.commit(commit)
         reach("after-roll")
-    return RebuiltBuckets(rows, len(work.touched))
+    return rows, len(work.touched)
 
 
 def _plan_buckets(tools: Tools, unit: RepairUnit) -> tuple[RollupWork, Basis]:
