@@ -26,7 +26,7 @@ from lakerunner.model.organization import Caller
 
 WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
 WAITING_MAX = 100  # queries of one organization that wait for a slot; the next one is refused immediately
-BURST_SECONDS = 2.0  # an idle organization may send the queries of this many seconds at once, and always one
+BURST_SECONDS = 2.0  # an idle organization, or address, may use the tokens of this many seconds at once
 
 
 @dataclass(frozen=True)
@@ -120,25 +120,35 @@ class Slot:
         self.release()
 
 
+class TokenBucket:
+    """Tokens that are refilled at a rate, up to those of BURST_SECONDS, and at least one; it is full at first."""
+
+    def __init__(self, now: float) -> None:
+        self.tokens = float("inf")  # cut to the burst at the first use
+        self._filled_at = now
+
+    def wait(self, now: float, rate: float) -> float:
+        """Refill the bucket; return the seconds until it has a token, 0 if it has one."""
+        filled = self.tokens + (now - self._filled_at) * rate
+        self.tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
+        return max(0.0, (1.0 - self.tokens) / rate)
+
+
 class _Usage:
     """What one organization uses now. Each call passes its limits, because they may have changed."""
 
     def __init__(self, now: float) -> None:
-        self._tokens = float("inf")  # cut to the burst at the first query
-        self._filled_at = now
+        self._bucket = TokenBucket(now)
         self._running = 0
         self._waiting = 0
         self._left = asyncio.Event()
 
     def spend(self, now: float, rate: float) -> None:
         """Take one token from the bucket, which refills at `rate` per second; raise Busy if it is empty."""
-        filled = self._tokens + (now - self._filled_at) * rate
-        self._tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
-        if self._tokens < 1.0:
-            wait = (1.0 - self._tokens) / rate
+        if (wait := self._bucket.wait(now, rate)) > 0:
             allowed = f"{plural(rate, 'query', 'queries')} per second (queries_per_second)"
             raise Busy(f"your organization may send {allowed}: wait {wait:.1f} s", wait)
-        self._tokens -= 1.0
+        self._bucket.tokens -= 1.0
 
     async def enter(self, most: int, seconds: float) -> None:
         if self._running >= most and self._waiting >= WAITING_MAX:

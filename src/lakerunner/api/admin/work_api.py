@@ -37,6 +37,7 @@ _WORK = {
         first_at=TIME,
         next_at=TIME,
     ),
+    # In this order since the first release.
     "required": ["id", "work", "state", "attempts", "reason", "segments", "first_at", "next_at"],
 }
 _SEGMENT = record(

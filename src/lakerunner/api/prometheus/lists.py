@@ -51,7 +51,7 @@ class SeriesLists:
     async def series(self, asked: QueryRequest, given: Parameters) -> Response:
         if not given.all("match[]"):
             raise PrometheusError(BAD_DATA, "no match[] parameter provided")
-        return await self._list(asked, given, self.lake.series, row=dict)
+        return await self._list(asked, given, self.lake.series, series=True)
 
     async def label_names(self, asked: QueryRequest, given: Parameters) -> Response:
         return await self._list(asked, given, self.lake.label_names)
@@ -95,19 +95,20 @@ class SeriesLists:
         return whole_response(asked.http, body)
 
     async def _list(
-        self, asked: QueryRequest, given: Parameters, find: Find, *of: str, row: Callable[..., Any] = str
+        self, asked: QueryRequest, given: Parameters, find: Find, *of: str, series: bool = False
     ) -> Response:
         """Respond with what the selectors of the request match, or with an empty list if the end is before the start.
-        `row` makes JSON of a row; a list of series names the parameter of a wrong selector, as in Prometheus."""
+        A list of series names the parameter of a wrong selector, as in Prometheus."""
         limit, (start, end) = given.count("limit"), _time_range(given)
         try:
             selectors = read_selectors(given.all("match[]"))
         except PrometheusError as error:
-            raise invalid("match[]", error.message) if row is dict else error from None
+            raise invalid("match[]", error.message) if series else error from None
         most, now_ns = limit or self.most, asked.now_ns()
         listed = partial(find, asked.organization, *of, selectors, start, end, limit=most, now_ns=now_ns)
         listing = await run_work(asked, listed) if start <= end else Listing([], False, Account())
-        return self._response(asked, listing, [row(one) for one in listing.rows], limit)
+        rows = [dict(labels) for labels in listing.rows] if series else listing.rows
+        return self._response(asked, listing, rows, limit)
 
     def _response(self, asked: QueryRequest, listing: Listing, data: Any, limit: int) -> Response:
         warnings = account_warnings(listing.account)
