@@ -31,7 +31,8 @@ import duckdb
 from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake, tended_lake
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
-from lakerunner.services.parts import open_engine, open_sandboxes, open_sql, open_worker
+from lakerunner.services.parts import open_engine, open_sandboxes, open_worker
+from lakerunner.services.query_counts import CountedSqlQueries
 from lakerunner.settings import Settings
 
 LEVELS = (
@@ -196,7 +197,7 @@ def engines_over(name: str, lake: BenchLake, home: Path) -> Queried:
     sandboxes = open_sandboxes(settings)
     engine = open_engine(replace(settings, result_cache_bytes=0), lake.index, workers, sandboxes)
     keeping = open_engine(settings, lake.index, workers, sandboxes)
-    return Queried(name, lake, open_sql(engine, sandboxes), open_sql(keeping, sandboxes))
+    return Queried(name, lake, CountedSqlQueries(engine, sandboxes), CountedSqlQueries(keeping, sandboxes))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ from lakerunner.query.sql import Question
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps
 from lakerunner.services.ingest import commit_of
-from lakerunner.services.parts import open_engine, open_metrics, open_sandboxes, open_sql, open_worker
+from lakerunner.services.parts import open_engine, open_metrics, open_sandboxes, open_worker
+from lakerunner.services.query_counts import CountedSqlQueries
 from lakerunner.settings import Settings
 from lakerunner_demo.shop import Shop
 from servers.lake import lakerunner
@@ -161,7 +162,7 @@ def _asked(ask: Callable[[Any], tuple[Any, Account]], settings: Settings, index:
         worker = OneWorker(open_worker(here, store))
         sandboxes = open_sandboxes(here)
         engine = open_engine(here, index, worker, sandboxes)
-        engines = open_sql(engine, sandboxes), open_metrics(here, engine)
+        engines = CountedSqlQueries(engine, sandboxes), open_metrics(here, engine)
         cold, (answer, account) = _timed(lambda: ask(engines))
         warm = min(_timed(lambda: ask(engines))[0] for _ in range(3))
         return Asked(answer, account.read, account.bytes_fetched, cold, warm)
@@ -194,7 +195,7 @@ def _a_trace(settings: Settings, index: Index, store: Any, week: Week) -> str:
     with tempfile.TemporaryDirectory() as cache:
         here = replace(settings, home=Path(cache))
         sandboxes = open_sandboxes(here)
-        engine = open_sql(open_engine(here, index, OneWorker(open_worker(here, store)), sandboxes), sandboxes)
+        engine = CountedSqlQueries(open_engine(here, index, OneWorker(open_worker(here, store)), sandboxes), sandboxes)
         start = OPENING_NS + week.days * DAY_NS // 2
         text = (
             f"SELECT min(trace_id) AS id FROM spans WHERE timestamp >= make_timestamp_ns({start}) "

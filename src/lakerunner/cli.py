@@ -25,16 +25,16 @@ _MODULES = {  # command: module of lakerunner.commands
     "keys": "orgs",
     "objects": "objects",
     "orgs": "orgs",
-    "promql": "promql",
-    "repair": "repair",
+    "promql": "query",
+    "repair": "fsck",
     "restore": "backup",
     "retention": "orgs",
     "settings": "settings",
-    "sql": "sql",
+    "sql": "query",
     "status": "status",
     "sweep": "sweep",
     "up": "up",
-    "work": "work",
+    "work": "objects",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk is full, which is not a bug
 

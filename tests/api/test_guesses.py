@@ -17,7 +17,6 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.key_cache import (
     ALL_RATE,
-    BURST_SECONDS,
     RATE,
     Ages,
     GuessLimiter,
@@ -25,6 +24,7 @@ from lakerunner.api.key_cache import (
     address_of,
     client_address,
 )
+from lakerunner.api.limits import BURST_SECONDS
 from lakerunner.index.api_keys import KeyGrant, digest
 from lakerunner.model.errors import Busy, Unavailable
 from lakerunner.model.organization import Caller, Role

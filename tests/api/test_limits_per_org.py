@@ -21,6 +21,7 @@ from lakerunner.api import limits as limits_module
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.model.errors import Busy, Unavailable, UserError
@@ -79,7 +80,8 @@ class Service:
         self.now = 0.0
         self.engine = Gated()
         limits = QueryLimits(capacity, lambda: self.now)
-        api = SqlApi(self.engine, Authenticator(CALLERS.get, None), time.time_ns, limits)  # type: ignore[arg-type]
+        service = QueryService(Authenticator(CALLERS.get, None), limits, time.time_ns)
+        api = SqlApi(self.engine, service)  # type: ignore[arg-type]
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
         self.threads = ThreadPoolExecutor(16)
 

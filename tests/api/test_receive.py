@@ -75,7 +75,7 @@ def test_yes_means_stored_and_announced(index: Index, store: ObjectStore, keeper
 
     def push(number: int) -> bool:
         line = f"line {number}"
-        receiver.accept(ACME, "logs", "otlp", request_of(line))
+        receiver.offer(ACME, "logs", "otlp", request_of(line)).result()
         holding = {key for key, data in pushed_objects(store).items() if line in lines_of(data)}
         return len(holding) == 1 and holding <= {record.source.key for record in index.sources.list(None)}
 
@@ -133,7 +133,7 @@ def test_the_same_request_at_the_same_time_and_later_counts_once(
     assert not any(answer.done() for answer in answers)
     gate.open.set()
     assert [answer.result(30) for answer in answers] == [None] * 4
-    opened(keeper).accept(ACME, "logs", "otlp", request_of("a"))  # another process, later
+    opened(keeper).offer(ACME, "logs", "otlp", request_of("a")).result()  # another process, later
     assert pushed_lines(store) == {"a": 1}
 
 
@@ -157,16 +157,16 @@ def test_what_cannot_be_read_is_refused_and_its_neighbours_are_kept(
 
 def test_text_that_is_not_utf_8_is_no_reason_to_refuse(store: ObjectStore, keeper: PushStore, opened: Open) -> None:
     data = request_of("caf\u00e9").replace("\u00e9".encode(), b"\xe9!")
-    opened(keeper).accept(ACME, "logs", "otlp", data)
+    opened(keeper).offer(ACME, "logs", "otlp", data).result()
     assert list(pushed_objects(store).values()) == [data]
 
 
 def test_signals_and_formats_that_are_not_read_are_refused(keeper: PushStore, opened: Open) -> None:
     receiver = opened(keeper)
     with pytest.raises(UserError, match="unknown signal 'profiles'"):
-        receiver.accept(ACME, "profiles", "otlp", b"x")
+        receiver.offer(ACME, "profiles", "otlp", b"x").result()
     with pytest.raises(UserError, match="this version does not accept logs as prw1"):
-        receiver.accept(ACME, "logs", "prw1", b"x")
+        receiver.offer(ACME, "logs", "prw1", b"x").result()
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_a_store_that_is_away_is_no_yes_and_the_request_counts_once_when_it_is_b
     shutil.move(tmp_path / "store", tmp_path / "away")
     for _ in range(2):
         with pytest.raises(Unavailable) as refused:
-            receiver.accept(ACME, "logs", "otlp", request_of("a"))
+            receiver.offer(ACME, "logs", "otlp", request_of("a")).result()
         assert f"1 pushed requests are not stored: {refused.value}" in caplog.text  # who runs the lake sees it too
     shutil.move(tmp_path / "away", tmp_path / "store")
     for _ in range(2):
-        receiver.accept(ACME, "logs", "otlp", request_of("a"))
+        receiver.offer(ACME, "logs", "otlp", request_of("a")).result()
     assert pushed_lines(store) == {"a": 1}
 
 
@@ -239,5 +239,5 @@ def test_an_index_that_is_away_is_no_yes(index: Index, store: ObjectStore, keepe
     receiver = opened(keeper)
     index.close()
     with pytest.raises(Unavailable):
-        receiver.accept(ACME, "logs", "otlp", request_of("a"))
+        receiver.offer(ACME, "logs", "otlp", request_of("a")).result()
     assert pushed_objects(store) == {}

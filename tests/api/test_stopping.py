@@ -18,6 +18,7 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.prometheus.prometheus_api import PrometheusApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -43,15 +44,13 @@ def stopped(path: str, body: dict[str, Any] | None, waits: str, log: pytest.LogC
     """The future response to a request that was under way when the server stopped."""
     engine, metrics = Waiting(), ScriptedMetrics(["wait"])
     lake = ScriptedLake(answers={"wait": metrics})
-    who, limits = (
-        Authenticator(lambda _secret: None, DEFAULT_ORGANIZATION),
-        QueryLimits(Capacity(2, 1000.0, 2), time.monotonic),
-    )
+    who = Authenticator(lambda _secret: None, DEFAULT_ORGANIZATION)
+    service = QueryService(who, QueryLimits(Capacity(2, 1000.0, 2), time.monotonic), time.time_ns)
     apis: tuple[Any, ...] = (
-        SqlApi(engine, who, time.time_ns, limits),  # type: ignore[arg-type]
-        NativeApi(engine, engine, who, time.time_ns, limits),  # type: ignore[arg-type]
-        NativeMetricsApi(lake, who, time.time_ns, limits),
-        PrometheusApi(lake, who, time.time_ns, limits),
+        SqlApi(engine, service),  # type: ignore[arg-type]
+        NativeApi(engine, engine, service),  # type: ignore[arg-type]
+        NativeMetricsApi(lake, service),
+        PrometheusApi(lake, service),
     )
     app = build_app(*(api.routes() for api in apis))
     server = HttpServer(app, bind("127.0.0.1", 0), lambda _: None)

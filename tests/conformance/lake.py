@@ -24,9 +24,10 @@ from conformance.remote_write import request_of
 from conformance.script import Case, Sample, State
 from lakerunner.api.app import build_app
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers
 from lakerunner.bus.topics import IngestBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
@@ -114,7 +115,7 @@ def _served(directory: Path, index: Index, workers: Sequence[str], delayed_names
     engine = metric_queries(index, remote, shard_rows=1, most_shards=WORKERS, delayed_names=delayed_names)
     who = authenticator(open_key_cache(settings, index), "0.0.0.0")  # requires a key
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
-    api = PrometheusApi(engine, who, now_ns, open_query_limits(settings), most, lambda: True)
+    api = PrometheusApi(engine, QueryService(who, open_query_limits(settings), now_ns), most, lambda: True)
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), print)
     server.start()
     yield server

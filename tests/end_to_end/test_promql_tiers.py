@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION

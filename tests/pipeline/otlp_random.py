@@ -22,8 +22,8 @@ STRICTER = (
 
 
 def thorough(examples: int) -> settings:
-    """Return settings with this many examples where new ones are drawn (`make test-all`). Otherwise a third of them: the
-    same ones in every run find little more, and these tests took a tenth of the time of all."""
+    """Return settings with this many examples if new ones are drawn (`make test-all`), otherwise with a third of them:
+    those are the same in every run, and these tests took a tenth of the time of all."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     drawn = examples if os.environ.get("EXAMPLES") == "random" else max(5, examples // 3)
     return settings(max_examples=drawn, deadline=None, suppress_health_check=slow)

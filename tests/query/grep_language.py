@@ -11,24 +11,22 @@ else (pruning, workers, time groups, partial answers, EXPLAIN, the result cache,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import BodyLimit, read_json
+from lakerunner.api.body import BodyLimit
 from lakerunner.api.formats.row_formats import format_named
-from lakerunner.api.limits import QueryLimits, respond
+from lakerunner.api.openapi import JSON, Body, Operation, Reply
+from lakerunner.api.query_service import QueryRequest, QueryService
 from lakerunner.model.condition import Contains
 from lakerunner.model.errors import Position, UserError
-from lakerunner.model.organization import Role
 from lakerunner.model.time import MINUTE_NS, TimeRange
 from lakerunner.plan.explain import Explain
 from lakerunner.plan.operator import RowOperator
@@ -132,19 +130,17 @@ def compile_grep(text: str, time: TimeRange) -> Plan:
 @dataclass(frozen=True)
 class GrepApi:
     engine: Engine
-    authenticator: Authenticator
-    limits: QueryLimits
-    now_ns: Callable[[], int]
+    service: QueryService
     hours: int = 24
 
     def routes(self) -> list[Route]:
-        return [Route("/grep", self.query, methods=["POST"])]
+        found = Operation("grep", "Find lines", {200: Reply("The lines.")}, body={JSON: Body()})
+        return [self.service.endpoint("/grep", self.query, POST=found)]
 
-    async def query(self, request: Request) -> Response:
-        caller = await self.authenticator.admit(request, Role.READ)
-        body = await read_json(request, BodyLimit(1 << 16, "a search"))
-        now_ns = self.now_ns()
+    async def query(self, asked: QueryRequest) -> Response:
+        body = await asked.json(BodyLimit(1 << 16, "a search"))
+        now_ns = asked.now_ns()
         plan = compile_grep(str(body.get("q", "")), TimeRange(now_ns - self.hours * 60 * MINUTE_NS, now_ns))
         options = Options(now_ns, bool(body.get("partial")), explain=Explain(body.get("explain", "no")))
-        begin = partial(self.engine.answer, caller.organization.id, plan, options)
-        return await respond(request, self.limits, caller, begin, format_named(body.get("format", "sse")).respond)
+        begin = partial(self.engine.answer, asked.organization, plan, options)
+        return await asked.respond(begin, format_named(body.get("format", "sse")).respond)

@@ -21,10 +21,10 @@ from anyio import CapacityLimiter
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_api import WorkerApi
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers, WorkerApi
 from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Segment, SegmentPick
@@ -94,7 +94,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     results = ResultCache(1 << 20, 300.0, time.monotonic)
     engine = Engine(KnownSegments(Index(lake.segments)), remote, Coordinator(sandboxes), results=results, first_bytes=1)
     who = Authenticator(lambda _: None, Organization(OWN, "own"))
-    api = GrepApi(engine, who, QueryLimits(Capacity(4, 1000.0, 4), time.monotonic), lambda: NOW)
+    limits = QueryLimits(Capacity(4, 1000.0, 4), time.monotonic)
+    api = GrepApi(engine, QueryService(who, limits, lambda: NOW))
     servers.append(_serve(api))
     yield Served(engine, lake, workers, servers[-1].url)
     for server in servers:

@@ -17,7 +17,7 @@ import pytest
 
 from lakerunner.api.server import bind
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_client import RemoteWorkers, worker_name
+from lakerunner.api.workers.worker_api import RemoteWorkers, worker_name
 from query.sample_lake import Lake
 from query.test_workers_http import check_each_once, gather, leaf, shares, wide_lake
 

@@ -23,8 +23,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.tls import Certificate, trusting
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_api import WorkerApi
-from lakerunner.api.workers.worker_client import RemoteWorkers, worker_name
+from lakerunner.api.workers.worker_api import RemoteWorkers, WorkerApi, worker_name
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Position, TooLarge, Unavailable, UserError
 from lakerunner.plan.operator import SqlRows

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.commands.fsck import FsckRequest, run_fsck
-from lakerunner.commands.work import work
+from lakerunner.commands.objects import work
 from lakerunner.index.commit import Commit
 from lakerunner.index.sources import Arrival
 from lakerunner.model.segment import Column, segment_id

@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.commands.repair import RepairRequest, repair, run_repair
+from lakerunner.commands.fsck import RepairRequest, repair, run_repair
 from lakerunner.index.commit import Commit
 from lakerunner.model.organization import Organization
 from lakerunner.model.retention_policy import Cutoff

@@ -13,7 +13,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.bus.topics import SegmentsCommitted
-from lakerunner.commands.work import show_work
+from lakerunner.commands.objects import show_work
 from lakerunner.model.errors import NotFound
 from lakerunner.model.organization import EVERY_ROLE, Caller, Share
 from lakerunner.model.segment import Segment

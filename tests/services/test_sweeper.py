@@ -19,8 +19,8 @@ from lakerunner.model.retention_policy import WAIT_NS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import DAY_NS, HOUR_NS, MINUTE_NS
 from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.services.sweep.other_chores import raw_retention_ns
 from lakerunner.services.sweep.segment_chores import FEW, Orphans, are_too_many
-from lakerunner.services.sweep.store_chores import raw_retention_ns
 from lakerunner.services.sweeper import ReportLine, Sweeper, SweepReport, chores_of, findings, sweep
 from lakerunner.settings import Settings
 from servers.lake import wait_until

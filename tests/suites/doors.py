@@ -11,12 +11,10 @@ from typing import Any
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.push.loki_push import LokiPushApi
+from lakerunner.api.push.http_doors import LokiPushApi, OtlpApi, RemoteWriteApi
 from lakerunner.api.push.otlp_grpc import OtlpGrpcServer
-from lakerunner.api.push.otlp_http import OtlpApi
 from lakerunner.api.push.push_store import PushStore
 from lakerunner.api.push.receiver import PushLimits, Receiver
-from lakerunner.api.push.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.tls import Certificate
 from lakerunner.index.index import Index

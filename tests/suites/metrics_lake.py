@@ -18,6 +18,7 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
@@ -303,8 +304,8 @@ def metrics_server(
     callers = {key: Caller(one, key, EVERY_ROLE) for key, one in (keys or {}).items()}
     who = Authenticator(callers.get, None if keys else DEFAULT_ORGANIZATION)
     limits = QueryLimits(Capacity(4, 1000.0, 4, queue_seconds=10.0), lambda: 0.0)
-    prometheus = PrometheusApi(lake, who, lambda: now_ns, limits, most)
-    native = NativeMetricsApi(lake, who, lambda: now_ns, limits)
+    service = QueryService(who, limits, lambda: now_ns)
+    prometheus, native = PrometheusApi(lake, service, most), NativeMetricsApi(lake, service)
     server = HttpServer(build_app(prometheus.routes(), native.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     try:

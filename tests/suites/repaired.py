@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.commands.repair import RepairRequest, run_repair
+from lakerunner.commands.fsck import RepairRequest, run_repair
 from lakerunner.index.commit import Commit
 from lakerunner.index.segments import CollectorTier
 from lakerunner.index.sources import Arrival

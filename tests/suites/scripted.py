@@ -17,6 +17,7 @@ import pyarrow as pa
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.model.errors import TooLarge
@@ -88,7 +89,7 @@ def sql_server(engine: Any, organization: Any = DEFAULT_ORGANIZATION, now_ns: An
     """The base URL of an API with this engine, for one organization, two queries at once."""
     authenticator = Authenticator(_no_caller, organization)
     limits = QueryLimits(Capacity(2, 1000.0, 2, queue_seconds=10.0), time.monotonic)
-    api = SqlApi(engine, authenticator, now_ns, limits)
+    api = SqlApi(engine, QueryService(authenticator, limits, now_ns))
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     try:

@@ -12,9 +12,8 @@ from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
 from lakerunner.objects.uploads import open_uploads
 from lakerunner.services.sweep.finding import Chore
-from lakerunner.services.sweep.index_chores import OldPushes, VoidWork
+from lakerunner.services.sweep.other_chores import AbandonedUploads, OldPushes, RawObjects, VoidWork
 from lakerunner.services.sweep.segment_chores import EndedSegments, Orphans, PastRetention
-from lakerunner.services.sweep.store_chores import AbandonedUploads, RawObjects
 from suites.swept_lake import GRACE_NS
 
 RAW_KEEP_NS = 2 * DAY_NS

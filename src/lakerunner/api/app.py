@@ -22,16 +22,13 @@ from lakerunner.api.auth import KEY_HEADERS, organization_of
 from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
 from lakerunner.api.key_cache import ClientAddressMiddleware
 from lakerunner.api.limits import Holdings
-from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
+from lakerunner.api.openapi import JSON, OPEN, Endpoint, Operation, Reply, document
+from lakerunner.api.schema import ANY, BOOLEAN, TEXT, Schema, record
 from lakerunner.model.errors import LakerunnerError
 
 BODIES_MAX_BYTES = 512 << 20
-_REPORT = {
-    "type": "object",
-    "required": ["status", "parts"],
-    "properties": {"status": TEXT, "parts": {"type": "object", "additionalProperties": TEXT}, "failed": TEXT},
-}
-_LIVE = {"type": "object", "required": ["live"], "properties": {"live": BOOLEAN}}
+_REPORT = record("status parts failed?", parts={"type": "object", "additionalProperties": TEXT})
+_LIVE = record("live", live=BOOLEAN)
 
 
 def _process_operation(summary: str, media_type: str, schema: Schema, *bad: int) -> Operation:

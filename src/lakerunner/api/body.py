@@ -1,11 +1,13 @@
-"""Read request bodies, complete or refused, within limits on the announced, the sent and the unpacked size."""
+"""Read request bodies, complete or refused, within limits on the announced, the sent and the unpacked size; and the
+parameters of a request, from a form in its body and from its query string."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
+from urllib.parse import parse_qsl
 
 import orjson
 import pyarrow as pa
@@ -16,6 +18,7 @@ from starlette.requests import Request
 from lakerunner.model.errors import BadMediaType, TooLarge, UserError
 
 JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 # The best compression of a snappy block is a copy of 64 bytes, encoded in 3 bytes.
 _SNAPPY_MAX_RATIO = 22
 _STEP = 1 << 20
@@ -33,9 +36,8 @@ class BodyLimit:
         raise TooLarge(f"the body is larger than {self.bytes} bytes ({self.name}): send smaller requests")
 
 
-def setting_limit(max_bytes: int) -> BodyLimit:
-    """Return the limit of a push endpoint."""
-    return BodyLimit(max_bytes, "setting request_max_bytes")
+_FORM_LIMIT = BodyLimit(4 << 20, "the limit of a form")
+_FIELDS_MAX = 10_000
 
 
 def content_type(request: Request) -> str:
@@ -159,3 +161,36 @@ async def read_json(request: Request, limit: BodyLimit, empty: dict[str, Any] | 
     if not isinstance(value, dict):
         raise UserError("the body must be a JSON object")
     return value
+
+
+class FormParameters:
+    """The parameters of one request; those of a form in the body come before those of the query string. `path` has
+    those of the path."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], path: Mapping[str, str] | None = None) -> None:
+        self.path = dict(path or {})
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            self._values.setdefault(name, []).append(value)
+
+    @classmethod
+    async def read(cls, request: Request) -> Self:
+        """Read the parameters of a request."""
+        body = await read_body(request, _FORM_LIMIT) if request.method == "POST" else b""
+        if body and content_type(request) != FORM:
+            raise UserError(f"error parsing form values: the body of a POST is {FORM}")
+        return cls(_pairs(body) + _pairs(request.scope["query_string"]), request.path_params)
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def text(self, name: str) -> str:
+        """Return the first value; "" if the parameter is missing."""
+        return self._values.get(name, [""])[0]
+
+
+def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(encoded.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
+    except ValueError as error:  # also raised for invalid UTF-8
+        raise UserError(f"error parsing form values: {error}") from error

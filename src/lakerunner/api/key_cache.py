@@ -26,6 +26,7 @@ from uuid import UUID
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lakerunner.api.limits import TokenBucket
 from lakerunner.index.api_keys import KeyGrant, digest
 from lakerunner.model.errors import Busy, Unavailable
 from lakerunner.model.organization import Caller
@@ -36,7 +37,6 @@ UNKNOWN_SECONDS = 5.0
 ASK_AGAIN_SECONDS = 5.0  # while the index is unavailable, one request in this time checks whether it still is
 RATE = 10.0  # wrong keys per second from one address
 ALL_RATE = 100.0
-BURST_SECONDS = 2.0
 MAX_ADDRESSES = 10_000
 # Address of the client of the current request. It is set on the event loop; threads of a request inherit its context.
 client_address: ContextVar[str] = ContextVar("client_address", default="")
@@ -177,52 +177,37 @@ class GuessLimiter:
 
     def __init__(self, clock: Callable[[], float], rate: float = RATE, all_rate: float = ALL_RATE) -> None:
         self._clock = clock
-        self._rate = rate
+        self._rate, self._all_rate = rate, all_rate
         self._lock = Lock()
-        self._all = _Bucket(all_rate, clock())
-        self._addresses: OrderedDict[str, _Bucket] = OrderedDict()  # the least recently used first
+        self._all = TokenBucket(clock())
+        self._addresses: OrderedDict[str, TokenBucket] = OrderedDict()  # the least recently used first
 
-    def take(self, address: str) -> _Bucket:
+    def take(self, address: str) -> TokenBucket:
         """Take a token for the lookup of one key; raise Busy if too many were wrong."""
         with self._lock:
             now = self._clock()
             bucket = self._bucket(_network(address), now)
-            wait = max(bucket.wait(now), self._all.wait(now))
+            wait = max(bucket.wait(now, self._rate), self._all.wait(now, self._all_rate))
             if wait > 0:
                 raise Busy("too many wrong API keys: wait, then try again", wait)
             bucket.tokens -= 1
             self._all.tokens -= 1
             return bucket
 
-    def give_back(self, bucket: _Bucket) -> None:
+    def give_back(self, bucket: TokenBucket) -> None:
         """Return the token: the key was valid, or could not be looked up."""
         with self._lock:
             bucket.tokens += 1
             self._all.tokens += 1
 
-    def _bucket(self, address: str, now: float) -> _Bucket:
+    def _bucket(self, address: str, now: float) -> TokenBucket:
         bucket = self._addresses.get(address)
         if bucket is None:
-            bucket = self._addresses[address] = _Bucket(self._rate, now)
+            bucket = self._addresses[address] = TokenBucket(now)
             if len(self._addresses) > MAX_ADDRESSES:
                 self._addresses.popitem(last=False)
         self._addresses.move_to_end(address)
         return bucket
-
-
-class _Bucket:
-    """A token bucket that holds the tokens of BURST_SECONDS."""
-
-    def __init__(self, rate: float, now: float) -> None:
-        self.tokens = rate * BURST_SECONDS
-        self._rate = rate
-        self._filled_at = now
-
-    def wait(self, now: float) -> float:
-        """Refill the bucket; return the seconds until it has a token, 0 if it has one."""
-        filled = self.tokens + (now - self._filled_at) * self._rate
-        self.tokens, self._filled_at = min(filled, self._rate * BURST_SECONDS), now
-        return max(0.0, (1.0 - self.tokens) / self._rate)
 
 
 def address_of(peer: str) -> str:

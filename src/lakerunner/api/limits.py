@@ -3,8 +3,7 @@
 `QueryLimits` gives a caller a slot for one query, or raises Busy, which names the limit that was reached. A query waits
 first for a slot of its own organization and only then for one of the slots that all share. So however many queries an
 organization sends, it has no more in the common queue than it may run, and the queries of others get through.
-`Holdings` shares bytes, requests or calls by one rule. `respond` runs a query in a slot: the slot is released and the
-query closed in every case, also if the client leaves.
+`Holdings` shares bytes, requests or calls by one rule.
 
 All of it is used on one event loop. Memory is one small record per organization that sent a query, and at most
 WAITING_MAX waiting queries of each.
@@ -14,27 +13,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 from uuid import UUID
 
-import anyio
-from anyio import to_thread
 from prometheus_client import Gauge
-from starlette.requests import Request
-from starlette.responses import Response
 
-from lakerunner.api.stream import while_connected
 from lakerunner.model.display import plural
 from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Caller
 
 WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
 WAITING_MAX = 100  # queries of one organization that wait for a slot; the next one is refused immediately
-BURST_SECONDS = 2.0  # an idle organization may send the queries of this many seconds at once, and always one
-Close = Callable[[], None]
+BURST_SECONDS = 2.0  # an idle organization, or address, may use the tokens of this many seconds at once
 
 
 @dataclass(frozen=True)
@@ -128,25 +120,35 @@ class Slot:
         self.release()
 
 
+class TokenBucket:
+    """Tokens that are refilled at a rate, up to those of BURST_SECONDS, and at least one; it is full at first."""
+
+    def __init__(self, now: float) -> None:
+        self.tokens = float("inf")  # cut to the burst at the first use
+        self._filled_at = now
+
+    def wait(self, now: float, rate: float) -> float:
+        """Refill the bucket; return the seconds until it has a token, 0 if it has one."""
+        filled = self.tokens + (now - self._filled_at) * rate
+        self.tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
+        return max(0.0, (1.0 - self.tokens) / rate)
+
+
 class _Usage:
     """What one organization uses now. Each call passes its limits, because they may have changed."""
 
     def __init__(self, now: float) -> None:
-        self._tokens = float("inf")  # cut to the burst at the first query
-        self._filled_at = now
+        self._bucket = TokenBucket(now)
         self._running = 0
         self._waiting = 0
         self._left = asyncio.Event()
 
     def spend(self, now: float, rate: float) -> None:
         """Take one token from the bucket, which refills at `rate` per second; raise Busy if it is empty."""
-        filled = self._tokens + (now - self._filled_at) * rate
-        self._tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
-        if self._tokens < 1.0:
-            wait = (1.0 - self._tokens) / rate
+        if (wait := self._bucket.wait(now, rate)) > 0:
             allowed = f"{plural(rate, 'query', 'queries')} per second (queries_per_second)"
             raise Busy(f"your organization may send {allowed}: wait {wait:.1f} s", wait)
-        self._tokens -= 1.0
+        self._bucket.tokens -= 1.0
 
     async def enter(self, most: int, seconds: float) -> None:
         if self._running >= most and self._waiting >= WAITING_MAX:
@@ -219,43 +221,3 @@ class Holdings:
             yield
         finally:
             self.give_back(holder, size)
-
-
-class Closable(Protocol):
-    """What `respond` closes at the end."""
-
-    def close(self) -> None: ...
-
-
-A = TypeVar("A", bound=Closable)
-T = TypeVar("T")
-
-
-async def respond(
-    request: Request,
-    limits: QueryLimits,
-    caller: Caller,
-    begin: Callable[[], A],
-    write: Callable[[A, Close], Awaitable[Response]],
-) -> Response:
-    """Run one query in a slot. `begin`, which may block, plans the query and returns its answer; `write` returns the
-    response, which must call the closing function that `write` got when the answer has ended."""
-    slot = await while_connected(request, limits.slot(caller))
-    try:
-        answer = await to_thread.run_sync(begin)
-    except BaseException:
-        slot.release()
-        raise
-    close = slot.after(answer.close)
-    try:
-        return await while_connected(request, write(answer, close))
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(close)
-        raise
-
-
-async def run_in_slot(request: Request, limits: QueryLimits, caller: Caller, work: Callable[[], T]) -> T:
-    """Run blocking work in a slot. A client that leaves does not stop it; the slot is held until it has ended."""
-    with await while_connected(request, limits.slot(caller)):
-        return await to_thread.run_sync(work)

@@ -15,32 +15,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-Schema = Mapping[str, Any]
+from lakerunner.api.schema import COUNT, Schema, record, text
+
 Handler = Callable[[Request], Response | Awaitable[Response]]
 
-ANY: Schema = {}
-TEXT: Schema = {"type": "string"}
-BOOLEAN: Schema = {"type": "boolean"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-TIME: Schema = {"type": "string", "format": "date-time"}
 JSON = "application/json"
 ERROR_REF: Schema = {"$ref": "#/components/schemas/Error"}
 _POSITION = {"type": "object", "properties": {"line": COUNT, "column": COUNT}, "required": ["line", "column"]}
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message"],
-            "properties": {
-                "kind": {"type": "string", "description": "UserError, NotAuthenticated, TooLarge, Unavailable, ..."},
-                "message": {"type": "string", "description": "what is wrong, where, and what to do"},
-                "position": {**_POSITION, "description": "position in the query, counted from 1"},
-            },
-        }
-    },
-}
+_ERROR = record(
+    "error",
+    error=record(
+        "kind? message position?",
+        kind=text("UserError, NotAuthenticated, TooLarge, Unavailable, ..."),
+        message=text("what is wrong, where, and what to do"),
+        position={**_POSITION, "description": "position in the query, counted from 1"},
+    ),
+)
 ERRORS = {
     400: "The request is invalid. The message says what is wrong, and where. Do not send it again unchanged.",
     401: "API key is missing, unknown or revoked.",
@@ -98,6 +88,11 @@ class Reply:
     content: Mapping[str, Schema] = field(default_factory=dict)
 
 
+def json_reply(description: str, schema: Schema, status: int = 200) -> dict[int, Reply]:
+    """Return the replies of an operation that answers with JSON."""
+    return {status: Reply(description, {JSON: schema})}
+
+
 @dataclass(frozen=True)
 class Operation:
     """What one method of an endpoint does. `replies` are its successful responses by status; `errors` are the statuses
@@ -106,7 +101,7 @@ class Operation:
     tag: str
     summary: str
     replies: Mapping[int, Reply]
-    errors: tuple[int, ...] = (401, 503)
+    errors: tuple[int, ...] = (401, 403, 503)
     body: Mapping[str, Body] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
     security: str = KEY

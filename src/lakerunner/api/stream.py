@@ -3,6 +3,9 @@
 Starlette's StreamingResponse notices that a client has left only at its next send, and does not close the generator
 then; a query that yields nothing for minutes would run on. Here a watcher cancels the stream and closes its source.
 
+Answers of query protocols are gzipped if the client accepts it (`whole_response`, `stream_response`): small ones are
+sent whole, large ones as they are written.
+
 When a server stops, each running request has some seconds to end. Then its task is cancelled, and its client learns
 why: with 503 or, if an answer has begun, in the answer's own format. Code that awaits a thread (`blocking`) turns that
 cancellation into Stopping, an error like others, which formats of answers write down; a request that has not been
@@ -12,21 +15,27 @@ answered by then is answered by `RunningRequests`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from itertools import chain, islice
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
+from isal import isal_zlib
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakerunner.api.errors import on_lakerunner_error
+from lakerunner.api.openapi import JSON
 from lakerunner.model.errors import Unavailable
 
 T = TypeVar("T")
+Close = Callable[[], None]
+_AT_ONCE = 3  # an answer with fewer chunks is small
+_GZIP_LEVEL, _GZIP_WINDOW = 1, 31
 
 
 class Broken(Exception):
@@ -41,7 +50,7 @@ class Stream(Response):
         self,
         source: AsyncGenerator[bytes],
         media_type: str,
-        close: Callable[[], None],
+        close: Close,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         always = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -170,6 +179,49 @@ async def with_idle_events(
             await asyncio.wait([pending])
             _discard_error(pending)
             await source.aclose()
+
+
+def whole_response(request: Request, body: bytes, media_type: str = JSON) -> Response:
+    """Return a response with this body, gzipped if the client accepts that."""
+    return _whole(request, b"".join(_packed(request, [body])), media_type)
+
+
+async def stream_response(request: Request, chunks: Iterator[bytes], close: Close) -> Response:
+    """Return a response of these chunks. It owns `close`, which may block: it is called when all is sent, or fails."""
+    packed = _packed(request, chunks)
+    first = await to_thread.run_sync(lambda: list(islice(packed, _AT_ONCE)))
+    if len(first) < _AT_ONCE:
+        await to_thread.run_sync(close)
+        return _whole(request, b"".join(first))
+    return Stream(in_thread(chain(first, packed)), JSON, close, _headers(request))
+
+
+def _whole(request: Request, body: bytes, media_type: str = JSON) -> Response:
+    return Response(body, headers={"content-type": media_type} | _headers(request))
+
+
+def _headers(request: Request) -> dict[str, str]:
+    always = {"vary": "Accept-Encoding", "cache-control": "no-store"}
+    return always | ({"content-encoding": "gzip"} if _takes_gzip(request) else {})
+
+
+def _takes_gzip(request: Request) -> bool:
+    for one in request.headers.get("accept-encoding", "").split(","):
+        name, _, rest = one.partition(";")
+        if name.strip().lower() == "gzip":
+            return rest.replace(" ", "").removeprefix("q=").strip("0.") != "" or not rest
+    return False
+
+
+def _packed(request: Request, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    if not _takes_gzip(request):
+        yield from chunks
+        return
+    packer = isal_zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+    for chunk in chunks:
+        if packed := packer.compress(chunk):
+            yield packed
+    yield packer.flush()
 
 
 class Stopping(Unavailable):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
+from lakerunner.commands.options import EPILOG, client_of, connection_options, format_option
 from lakerunner.model.display import escape_controls
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -17,9 +16,7 @@ _MOST_BARS = 48
 
 @click.command(epilog=EPILOG)
 @click.argument("metric", required=False, default="")
-@home_option
-@url_option
-@key_option
+@connection_options
 @click.option("--label", "labels", is_flag=True, help="Show the number of values of each label of METRIC instead.")
 @click.option("--start", default="", metavar="TIME", help="Start of the range; default: an hour before --end.")
 @click.option("--end", default="", metavar="TIME", help="End of the range; default: now.")
@@ -34,9 +31,7 @@ _MOST_BARS = 48
     help="Most metrics to list, largest first.",
 )
 @format_option
-def cardinality(
-    metric: str, home: Path | None, url: str | None, key: str | None, labels: bool, form: str, **options: Any
-) -> None:
+def cardinality(metric: str, labels: bool, form: str, **options: Any) -> None:
     """Count the series of metrics, now and over time, and find the label that causes most of them.
 
     A series is a metric with one set of labels and resource attributes. Each costs memory and time in every query of
@@ -61,13 +56,12 @@ def cardinality(
 
     A TIME is now, now-1h (s m h d w), 2026-01-31T12:00:00Z, or seconds since 1970.
     """
-    from lakerunner.commands.terminal.client import Client
-
     if labels and not metric:
         raise click.UsageError("--label needs a METRIC: lakerunner cardinality METRIC --label")
-    given = {"metric": metric, "labels": "1" if labels else "", **options}
-    client = Client.find(settings_of({"home": home}), url, key)
-    show_cardinality(client.cardinality({name: str(value) for name, value in given.items() if value}), form, sys.stdout)
+    given = {"metric": metric, "labels": "1" if labels else ""}
+    given |= {name: str(options[name]) for name in ("start", "end", "step", "limit")}
+    answer = client_of(options).cardinality({name: value for name, value in given.items() if value})
+    show_cardinality(answer, form, sys.stdout)
 
 
 def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:

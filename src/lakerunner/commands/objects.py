@@ -1,4 +1,5 @@
-"""`lakerunner objects`: list raw objects with their state and rejected lines; retry or dismiss them."""
+"""`lakerunner objects`: list raw objects with their state and rejected lines; retry or dismiss them. `lakerunner work`:
+list merges and rollups that failed, and retry them (docs/formats/tending.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
+from lakerunner.commands.options import (
+    EPILOG,
+    client_of,
+    connection_options,
+    format_option,
+    home_option,
+    url_option,
+)
 from lakerunner.model.display import escape_controls, plural
 from lakerunner.model.errors import NotFound
 
@@ -23,9 +31,7 @@ _NUMBERS = ("rows", "bytes", "line", "offset")
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
-@home_option
-@url_option
-@key_option
+@connection_options
 @click.option("--state", type=click.Choice(STATES), help="Only objects in this state.")
 @click.option(
     "--path",
@@ -64,17 +70,12 @@ def objects(context: click.Context, /, **options: Any) -> None:
 
 def _client(context: click.Context) -> Client:
     """Return a client by the options of the subcommand or, if it has none, of the group."""
-    from lakerunner.commands.terminal.client import Client
-
-    given = (context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v}
-    return Client.find(settings_of({"home": given.get("home")}), given.get("url"), given.get("key"))
+    return client_of((context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v})
 
 
 @objects.command(epilog=EPILOG)
 @click.argument("object_key", metavar="KEY")
-@home_option
-@url_option
-@key_option
+@connection_options
 @format_option
 @click.pass_context
 def rejects(context: click.Context, /, object_key: str, form: str, **_connection: Any) -> None:
@@ -88,9 +89,7 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
 
 @objects.command(epilog=EPILOG)
 @click.argument("object_key", metavar="KEY")
-@home_option
-@url_option
-@key_option
+@connection_options
 @click.pass_context
 def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
     """Close the object KEY: failed becomes dismissed, partial becomes done. Nothing is deleted."""
@@ -180,3 +179,53 @@ def _show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], output: T
     for row in rows:
         table.add_row(*(Text(escape_controls(cell)) for cell in row))
     console.print(table)
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@url_option
+@click.option(
+    "--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one; --requeue needs the role admin."
+)
+@format_option
+@click.option("--requeue", is_flag=True, help="Try failed work again: all of it, or that of --id.")
+@click.option(
+    "--id", "ids", multiple=True, help="With --requeue: id of a work or of a segment; repeat the option for several."
+)
+def work(form: str, requeue: bool, ids: tuple[str, ...], **options: Any) -> None:
+    """List merges and rollups that failed, and why.
+
+    `waiting` work is tried again, after pauses that double. Work is set `aside` if it failed
+    LAKERUNNER_WORK_MAX_ATTEMPTS times, or if one of its segments cannot be read. No data is lost: queries read the
+    segments as they are. Fix the cause, then use --requeue.
+
+    \b
+    lakerunner work                                  what failed, and segments set aside
+    lakerunner work --requeue                        retry all of it
+    lakerunner work --requeue --id 3f2a9c01d7be      one of them
+    """
+    if ids and not requeue:
+        raise click.UsageError("--id needs --requeue")
+    client = client_of(options)
+    if requeue:
+        went = client.requeue(ids)
+        click.echo(f"queued again: {plural(went['work'], 'work')} and {plural(went['segments'], 'segment')}")
+    else:
+        show_work(client.work(), form, sys.stdout)
+
+
+def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
+    from lakerunner.commands.terminal.show import show_document, show_rows
+
+    if form == "json":
+        show_document(answer, output)
+        return
+    works = [{**one, "segments": len(one["segments"])} for one in answer["work"]]
+    if works:
+        shown = ["id", "work", "state", "attempts", "signal", "tier", "collector", "segments", "next_at", "reason"]
+        show_rows(shown, works, output)
+    if answer["segments"]:
+        show_rows(["id", "signal", "tier", "collector", "start", "rows", "reason"], answer["segments"], output)
+    waiting = sum(one["state"] == "waiting" for one in works)
+    segments = plural(len(answer["segments"]), "segment")
+    output.write(f"{waiting} waiting, {len(works) - waiting} set aside, {segments} set aside\n")

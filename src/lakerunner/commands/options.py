@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.setting_value import WrongSettings
 from lakerunner.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from lakerunner.commands.terminal.client import Client
 
 EPILOG = "Set any setting as LAKERUNNER_<NAME>; `lakerunner settings` shows the values in force and their sources."
 home_option = click.option(
@@ -28,6 +32,13 @@ store_option = click.option(
 )
 url_option = click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
 key_option = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
+
+
+def connection_options(run: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a running lake to a command, which passes them to `client_of`."""
+    return home_option(url_option(key_option(run)))
+
+
 partial_option = click.option(
     "--partial", is_flag=True, help="Answer with the data that can be read, list what cannot be read, and exit with 3."
 )
@@ -59,6 +70,13 @@ def query_text(query: str | None, file: TextIO | None = None) -> str | None:
         remedy = "set LC_ALL to a UTF-8 locale such as C.UTF-8, or use --file"
         raise UserError(f"the query is not UTF-8 text: {remedy}") from None
     return text
+
+
+def client_of(options: Mapping[str, Any]) -> Client:
+    """Return the client of the lake that the options of `connection_options` name."""
+    from lakerunner.commands.terminal.client import Client
+
+    return Client.find(settings_of({"home": options.get("home")}), options.get("url"), options.get("key"))
 
 
 def settings_of(options: dict[str, Any]) -> Settings:

@@ -1,6 +1,6 @@
 """The contract of those who work units out, and of what knows them.
 
-Three things run units: this process (query/worker.py), query workers over HTTP (api/workers/worker_client.py), and
+Three things run units: this process (query/worker.py), query workers over HTTP (api/workers/worker_api.py), and
 tasks of Spark (below; Spark itself is handed in). What they give is the same to the last bit.
 """
 

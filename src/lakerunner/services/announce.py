@@ -14,7 +14,7 @@ written: it is left for the next poll. A prefix that cannot be listed does not k
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -213,7 +213,7 @@ class Lister:
         failures: list[Unavailable] = []
         for root in self._roots:
             try:
-                news = (meta for meta in self._newcomers.listed(root) if self._is_news(meta, now_ns))
+                news = (meta for meta in self._newcomers.store.list(root) if self._is_news(meta, now_ns))
                 for batch in listing_pages(news):
                     new += self._announce(batch)
             except Unavailable as error:
@@ -239,17 +239,14 @@ class Newcomers:
     """Finds the objects of a listing that the index does not know."""
 
     def __init__(self, index: Index, store: ObjectStore) -> None:
+        self.store = store
         self._index = index
-        self._store = store
-
-    def listed(self, prefix: str) -> Iterator[ObjectMeta]:
-        return self._store.list(prefix)
 
     def select(self, batch: Sequence[ObjectMeta], *, touch: bool = True) -> list[ObjectMeta]:
         """Return the unknown ones of at most BATCH objects, with their etags. With `touch`, content that is recorded
         under another time of change gets the new time in the index, so that the next listing finds it known."""
         triples = [(meta.key, meta.size, meta.modified_ns) for meta in batch]
-        unknown = set(self._index.sources.unknown(self._store.bucket, triples))
+        unknown = set(self._index.sources.unknown(self.store.bucket, triples))
         metas = [self._with_etag(meta) for meta in batch if (meta.key, meta.size, meta.modified_ns) in unknown]
         sources = [(meta, self._source(meta)) for meta in metas if meta]
         known = self._index.sources.states([source.identity for _, source in sources])
@@ -259,14 +256,14 @@ class Newcomers:
         return [meta for meta, source in sources if source.identity not in known]
 
     def _source(self, meta: ObjectMeta) -> SourceObject:
-        return SourceObject(self._store.bucket, meta.key, meta.etag or "", meta.size, meta.modified_ns)
+        return SourceObject(self.store.bucket, meta.key, meta.etag or "", meta.size, meta.modified_ns)
 
     def _with_etag(self, meta: ObjectMeta) -> ObjectMeta | None:
         """Return the object with its etag; None if it was deleted since it was listed."""
         if meta.etag is not None:
             return meta
         try:
-            return self._store.head(meta.key)
+            return self.store.head(meta.key)
         except Absent:
             return None
 

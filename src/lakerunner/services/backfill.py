@@ -83,7 +83,7 @@ class Backfill:
     def run(self, now_ns: int, settle_ns: int) -> Generator[BackfillCounts, None, None]:
         """List once; yield the counts so far after every page, and at the end."""
         counts = BackfillCounts()
-        for batch in listing_pages(self._newcomers.listed(self._prefix)):
+        for batch in listing_pages(self._newcomers.store.list(self._prefix)):
             raw = [meta for meta in batch if self._announcer.route_of(meta.key)]
             due = [meta for meta in raw if self._is_due(meta, now_ns, settle_ns)]
             unknown = self._newcomers.select(due, touch=not self._dry_run)

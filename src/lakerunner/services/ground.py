@@ -23,6 +23,7 @@ from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
 Say = Callable[[str], None]
+now_ns = time.time_ns
 
 
 def open_index(settings: Settings, runtime: Runtime, say: Say) -> Index:
@@ -55,10 +56,6 @@ def key_prefix(store_url: str) -> str:
     url = urlsplit(store_url)
     path = url.path.strip("/")
     return f"{path}/" if path and url.scheme != "file" else ""
-
-
-def now_ns() -> int:
-    return time.time_ns()
 
 
 def without_secrets(url: str) -> str:

@@ -134,6 +134,10 @@ class Summary:
         return {name: value for name, value in found.items() if value is not None}
 
 
+def _not_answered(ended: Counter) -> dict[str, tuple[Counter, str]]:
+    return {state: (ended, state) for state in ("refused", "failed", "left")}
+
+
 SUMMARIES: Mapping[str, Summary] = {
     "pubsub": Summary("objects announced in the last minute", {"objects": (ANNOUNCED, "")}),
     "boxer": Summary("boxes closed in the last minute", {"boxes": (BOXES, "")}),
@@ -168,24 +172,12 @@ SUMMARIES: Mapping[str, Summary] = {
     ),
     "query-api": Summary(
         "queries answered in the last minute",
-        {
-            "queries": (QUERIES, "answered"),
-            "refused": (QUERIES, "refused"),
-            "failed": (QUERIES, "failed"),
-            "left": (QUERIES, "left"),
-            "bytes_read": (QUERY_BYTES, ""),
-        },
+        {"queries": (QUERIES, "answered"), **_not_answered(QUERIES), "bytes_read": (QUERY_BYTES, "")},
         seconds=QUERY_SECONDS,
     ),
     "query-worker": Summary(
         "units of queries done in the last minute",
-        {
-            "units": (UNITS, "answered"),
-            "refused": (UNITS, "refused"),
-            "failed": (UNITS, "failed"),
-            "left": (UNITS, "left"),
-            "bytes_read": (UNIT_BYTES, ""),
-        },
+        {"units": (UNITS, "answered"), **_not_answered(UNITS), "bytes_read": (UNIT_BYTES, "")},
         seconds=UNIT_SECONDS,
     ),
 }

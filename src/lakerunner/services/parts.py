@@ -19,7 +19,7 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import is_loopback
 from lakerunner.api.tls import Certificate, trusting
 from lakerunner.api.workers.addresses import Addresses, lookups
-from lakerunner.api.workers.worker_client import RemoteWorkers
+from lakerunner.api.workers.worker_api import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.api_keys import KeyGrant
@@ -39,17 +39,15 @@ from lakerunner.query.inflow import Spool
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metric_queries import MetricQueries
 from lakerunner.query.metrics.metric_segments import MetricSegments
-from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.row_answer import Coordinator
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.slots import Slots
-from lakerunner.query.sql import SqlQueries
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.ground import Say, open_index, store_address
-from lakerunner.services.query_counts import CountedLimits, CountedMetricQueries, CountedSqlQueries
+from lakerunner.services.query_counts import CountedLimits, CountedMetricQueries
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark, open_query_spark, task_address
 from lakerunner.services.work import WorkParts
@@ -176,10 +174,6 @@ def open_engine(
         seconds=settings.query_seconds,
         spark=spark,
     )
-
-
-def open_sql(engine: Engine, sandboxes: Sandboxes, spark: QuerySpark | None = None) -> SqlQueries:
-    return CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None)
 
 
 def open_metrics(settings: Settings, engine: Engine) -> MetricQueries:

@@ -29,7 +29,7 @@ from lakerunner.services.home import holder_of
 from lakerunner.services.parts import refuse_open_worker, web_origins
 from lakerunner.services.queues import check_queue_options
 from lakerunner.services.renewal import load_certificate
-from lakerunner.services.sweep.store_chores import raw_retention_ns
+from lakerunner.services.sweep.other_chores import raw_retention_ns
 from lakerunner.settings import LoadedSettings, Settings
 
 WORKER = "query-worker"

@@ -22,12 +22,11 @@ from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
 from lakerunner.api.push.events import EventsApi, WatchedBucket
-from lakerunner.api.push.loki_push import LokiPushApi
+from lakerunner.api.push.http_doors import LokiPushApi, OtlpApi, RemoteWriteApi
 from lakerunner.api.push.otlp_grpc import OtlpGrpcServer
-from lakerunner.api.push.otlp_http import OtlpApi
 from lakerunner.api.push.push_store import PushStore
 from lakerunner.api.push.receiver import PushLimits, Receiver
-from lakerunner.api.push.remote_write import RemoteWriteApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.api.tls import Certificate
@@ -40,6 +39,7 @@ from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.push_check import warm as warm_checks
 from lakerunner.pipeline.transcode.columns import read_mapping_file
+from lakerunner.query.outgrown import Outgrown
 from lakerunner.services.announce import Announcer, Lister, Newcomers
 from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, rollup_lane
 from lakerunner.services.compact import Compaction
@@ -55,7 +55,6 @@ from lakerunner.services.parts import (
     open_query_limits,
     open_sandboxes,
     open_spark,
-    open_sql,
     open_worker,
     open_workers,
     own_names,
@@ -63,21 +62,20 @@ from lakerunner.services.parts import (
     web_origins,
     work_parts,
 )
-from lakerunner.services.query_counts import counted_units
+from lakerunner.services.query_counts import CountedSqlQueries, counted_units
 from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.rollup import Rollup
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.sweeper import Sweeper, chores_of
 from lakerunner.services.tending import (
-    Every,
+    SAMPLE_SECONDS,
     Overdue,
     ReminderLog,
     Requeue,
     remind_merges,
     remind_rollups,
     sample,
-    sample_seconds,
 )
 from lakerunner.services.warm import warm_aside, warm_queries_aside
 from lakerunner.services.work import B, W, Worker
@@ -101,16 +99,10 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
         if not lister.poll(now_ns()):
             runtime.stopping.wait(settings.lister_seconds)
 
-    next_reminder = [time.monotonic()]
-
-    def remind_once() -> None:
-        if time.monotonic() >= next_reminder[0]:
-            announcer.remind(settings.reminder_seconds)
-            next_reminder[0] = time.monotonic() + min(settings.reminder_seconds, _REMIND_EVERY)
-        runtime.stopping.wait(1.0)
-
+    remind_seconds = min(settings.reminder_seconds, _REMIND_EVERY)
+    remind = partial(announcer.remind, settings.reminder_seconds)
     runtime.loop("lister", list_once)
-    runtime.loop("reminder", remind_once)
+    runtime.every("reminder", remind_seconds, remind, first=0.0)
     queues = open_queues(settings)
     for queue in queues:
         runtime.loop(queue.name, QueueDoor(queue, announcer.keys, notified, runtime.stopping).step)
@@ -119,13 +111,12 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
     index = parts.index.hurried()  # a client waits at these doors
     announcer_of_doors = Announcer(index, parts.store, settings.routes.route_of)
     receiver = _open_receiver(parts, PushStore(parts.store, index.pushes, announcer_of_doors.metas))
-    otlp = OtlpApi(receiver, who, settings.request_max_bytes)
-    loki = LokiPushApi(receiver, who, settings.request_max_bytes)
+    push = (receiver, who, settings.request_max_bytes)
+    otlp, loki, prometheus = OtlpApi(*push), LokiPushApi(*push), RemoteWriteApi(*push)
     parts.doors.update(open_otlp_ports(parts, otlp))
     if queues:
         parts.doors["notifications"] = ", ".join(queue.name for queue in queues)
     events = EventsApi(announcer_of_doors.keys, who, notified)
-    prometheus = RemoteWriteApi(receiver, who, settings.request_max_bytes)
     return [*events.routes(), *otlp.routes(), *loki.routes(), *prometheus.routes()]
 
 
@@ -185,19 +176,13 @@ def add_rollup(parts: Parts, _say: Say) -> Routes:
 
 
 def _add_worker(parts: Parts, name: str, worker: Worker[B, W], remind: Callable[[], object]) -> None:
-    runtime, overdue = parts.runtime, Overdue.of(parts.settings)
+    runtime, reminder_seconds = parts.runtime, parts.settings.reminder_seconds
     runtime.defer(name, worker.close)
     runtime.loop(name, worker.step)
-    reminder = Every(overdue.reminder, remind, time.monotonic, runtime.stopping.wait)
-    runtime.loop(f"{name} reminder", reminder.step)
+    runtime.every(f"{name} reminder", reminder_seconds, remind)
     if "gauges" not in runtime.loops:
-        gauges = Every(
-            sample_seconds(overdue),
-            lambda: sample(parts.index.tending, parts.index.inspect, now_ns()),
-            time.monotonic,
-            runtime.stopping.wait,
-        )
-        runtime.loop("gauges", gauges.step)
+        seconds = min(SAMPLE_SECONDS, reminder_seconds)
+        runtime.every("gauges", seconds, lambda: sample(parts.index.tending, parts.index.inspect, now_ns()))
     add_relay(parts)
 
 
@@ -217,15 +202,15 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     workers = open_workers(parts, sandboxes)
     spark = open_spark(parts)
     engine = open_engine(settings, index, workers, sandboxes, spark)
-    queries = open_sql(engine, sandboxes, spark)
+    queries = CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None)
     who = _authenticator(parts)
-    limits = open_query_limits(settings)
-    sql = SqlApi(queries, who, now_ns, limits)
-    native = NativeApi(queries, index.segments, who, now_ns, limits)
+    service = QueryService(who, open_query_limits(settings), now_ns)
+    sql = SqlApi(queries, service)
+    native = NativeApi(queries, index.segments, service)
     metrics = open_metrics(settings, engine)
-    native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
+    native_metrics = NativeMetricsApi(metrics, service)
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
-    prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)
+    prometheus = PrometheusApi(metrics, service, most, lambda: parts.runtime.health.ready)
     keys = KeysApi(index.keys, who, parts.keys.forget)
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)

@@ -15,7 +15,6 @@ from lakerunner.model.errors import UserError
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
 from lakerunner.services.runtime import Runtime
-from lakerunner.services.tending import Every
 from lakerunner.settings import Settings
 
 LOOK_SECONDS = 5.0
@@ -37,7 +36,7 @@ def renew_by(runtime: Runtime, certificate: Certificate, show: Callable[[bytes],
     """Look for new files while the process runs. `show` is called with the certificate, now and whenever it changes."""
     renewal = Renewal(certificate, show or (lambda _chain: None))
     renewal.report()
-    runtime.loop("certificate", Every(LOOK_SECONDS, renewal.look, time.monotonic, runtime.stopping.wait).step)
+    runtime.every("certificate", LOOK_SECONDS, renewal.look)
 
 
 class Renewal:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -20,7 +19,6 @@ from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.renewal import load_certificate, renew_by
 from lakerunner.services.runtime import Runtime
-from lakerunner.services.tending import Every
 from lakerunner.services.warm import compile_aside
 from lakerunner.settings import Settings
 
@@ -65,7 +63,9 @@ def run_parts(
         if certificate:
             renew_by(runtime, certificate, home.show_certificate if home else None)
         parts = open_parts(settings, runtime, process.step, home.token if home else "", certificate)
-        _report_every_minute(runtime, names)  # before the others: its first step takes a second, and readiness waits
+        runtime.every(
+            "summary", SECONDS, Reporter(names).report
+        )  # before the others: its first step takes a second, and readiness waits
         routes: Routes = []
         for name in names:
             process.step(f"starting {name}")
@@ -89,17 +89,13 @@ def run_worker(settings: Settings, screen: Screen) -> int:
         certificate = load_certificate(settings)
         if certificate:
             renew_by(process.runtime, certificate)
-        _report_every_minute(process.runtime, [WORKER])
+        process.runtime.every("summary", SECONDS, Reporter([WORKER]).report)
         store = open_store(store_address(settings))
         routes = worker_routes(settings, store, process.runtime.stopping)
         url = serve(settings, process.runtime, routes, certificate).url
         process.ready(settings, [WORKER], url, {})
         process.runtime.wait()
     return process.code
-
-
-def _report_every_minute(runtime: Runtime, names: Sequence[str]) -> None:
-    runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
 
 
 class _Stopped(Exception):

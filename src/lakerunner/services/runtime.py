@@ -45,6 +45,11 @@ class Runtime:
         self._threads.append(thread)
         thread.start()
 
+    def every(self, name: str, seconds: float, do: Callable[[], object], *, first: float | None = None) -> None:
+        """Call `do` at this interval until the process stops, the first time after `first` seconds, by default one
+        interval."""
+        self.loop(name, Every(seconds, do, time.monotonic, self.stopping.wait, first).step)
+
     def on_stop(self, interrupt: Callable[[], None]) -> None:
         """Call this as soon as the process begins to stop, to cut long work short."""
         self._interrupts.append(interrupt)
@@ -118,3 +123,28 @@ class Runtime:
         if self.stopping.is_set():
             raise SystemExit(128 + number)
         self.stopping.set()
+
+
+class Every:
+    """A step that acts at an interval, the first time after `first` seconds (one interval by default), and otherwise
+    waits a little. `clock` returns monotonic seconds; `wait` sleeps, and is woken when the process stops."""
+
+    def __init__(
+        self,
+        seconds: float,
+        do: Callable[[], object],
+        clock: Callable[[], float],
+        wait: Callable[[float], object],
+        first: float | None = None,
+    ) -> None:
+        self._seconds = seconds
+        self._do = do
+        self._clock = clock
+        self._wait = wait
+        self._next = clock() + (seconds if first is None else first)
+
+    def step(self) -> None:
+        if self._clock() >= self._next:
+            self._do()
+            self._next = self._clock() + self._seconds
+        self._wait(min(1.0, self._seconds))

@@ -27,9 +27,8 @@ from lakerunner.objects.uploads import open_uploads
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
 from lakerunner.services.sweep.finding import Chore, Finding, Removal, SweepKind
-from lakerunner.services.sweep.index_chores import OldPushes, VoidWork
+from lakerunner.services.sweep.other_chores import AbandonedUploads, OldPushes, RawObjects, VoidWork, raw_retention_ns
 from lakerunner.services.sweep.segment_chores import EndedSegments, Orphans, PastRetention
-from lakerunner.services.sweep.store_chores import AbandonedUploads, RawObjects, raw_retention_ns
 from lakerunner.settings import Settings
 
 # A table is vacuumed after this many deleted rows; PostgreSQL's own vacuum keeps up with fewer.

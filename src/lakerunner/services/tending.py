@@ -29,7 +29,7 @@ from lakerunner.services.outbox import commit_messages, to_merge, to_roll
 from lakerunner.settings import Settings
 
 log = Log("tending")
-_SAMPLE_SECONDS = 60.0
+SAMPLE_SECONDS = 60.0
 _LONGEST_PAUSE = 86_400.0
 
 
@@ -148,30 +148,6 @@ def sample(tending: Tending, inspect: Inspect, now_ns: int) -> None:
     waiting = tending.unrolled_seconds()
     for frequency_ms in (RAW, *TIERS[:-1]):
         meters.ROLLUP_LAG.labels(TIER_NAMES[frequency_ms]).set(waiting.get(frequency_ms, 0.0))
-
-
-class Every:
-    """A step that acts at an interval, the first time after one interval, and otherwise waits a little. `clock` returns
-    monotonic seconds; `wait` sleeps, and is woken when the process stops."""
-
-    def __init__(
-        self, seconds: float, do: Callable[[], object], clock: Callable[[], float], wait: Callable[[float], object]
-    ) -> None:
-        self._seconds = seconds
-        self._do = do
-        self._clock = clock
-        self._wait = wait
-        self._next = clock() + seconds
-
-    def step(self) -> None:
-        if self._clock() >= self._next:
-            self._do()
-            self._next = self._clock() + self._seconds
-        self._wait(min(1.0, self._seconds))
-
-
-def sample_seconds(overdue: Overdue) -> float:
-    return min(_SAMPLE_SECONDS, overdue.reminder)
 
 
 def _say(work: str, told: Sequence[ReminderGroup]) -> int:

@@ -222,7 +222,8 @@ class Worker(Generic[B, W]):
 
     def _fail(self, task: _Task[B], work: W, reason: str) -> None:
         segments = self._ids(work)
-        failed = task.failed or Work(self._topic(task), encode(replace(task.box, segments=tuple(sorted(segments)))))
+        topic = task.delivery.topic if task.delivery else self._kind.topics[0]
+        failed = task.failed or Work(topic, encode(replace(task.box, segments=tuple(sorted(segments)))))
         retry = self._parts.retry
         attempts, state = self._parts.tending.fail(failed, task.box.organization, segments, reason, retry)
         task.recorded.add(frozenset(segments))
@@ -231,9 +232,6 @@ class Worker(Generic[B, W]):
 
     def _ids(self, work: W) -> list[UUID]:
         return [one.id for one in self._kind.segments(work)]
-
-    def _topic(self, task: _Task[B]) -> str:
-        return task.delivery.topic if task.delivery else self._kind.topics[0]
 
     def _give_up(self, task: _Task[B]) -> None:
         if task.delivery:

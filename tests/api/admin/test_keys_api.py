@@ -21,6 +21,7 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.push.events import EventsApi, WatchedBucket
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.index.index import Index
@@ -64,7 +65,7 @@ class Lake:
         cache = KeyCache(index.keys.find, Ages(3600, 3600), lambda: 0.0)
         who = Authenticator(cache.caller, DEFAULT_ORGANIZATION if keyless else None)
         limits = QueryLimits(Capacity(8, 1e6, 6), lambda: 0.0)
-        sql = SqlApi(WhoseEngine(), who, lambda: 0, limits)  # type: ignore[arg-type]
+        sql = SqlApi(WhoseEngine(), QueryService(who, limits, lambda: 0))  # type: ignore[arg-type]
         self.server = HttpServer(
             build_app(
                 sql.routes(),

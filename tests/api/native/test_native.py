@@ -18,6 +18,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native.native_api import NativeApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.labels.row_view import LOG_VIEW, SPAN_VIEW, known_keys
 from lakerunner.model.organization import Caller, Organization, Role
@@ -52,8 +53,9 @@ class Served:
 
     def __init__(self, directory: Path) -> None:
         self.lake = Lake(directory)
-        authenticator = Authenticator(KEYS.get, None)
-        api = NativeApi(self.lake.engine(), self.lake, authenticator, lambda: NOW, QueryLimits(LIMITS, time.monotonic))
+        limits = QueryLimits(LIMITS, time.monotonic)
+        service = QueryService(Authenticator(KEYS.get, None), limits, lambda: NOW)
+        api = NativeApi(self.lake.engine(), self.lake, service)
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
 
     def add(self, signal: str, data: bytes, organization: UUID = OWN) -> None:

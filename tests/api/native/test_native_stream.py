@@ -16,6 +16,7 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native import native_api as native
 from lakerunner.api.native.native_api import NativeApi
+from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.segment import SegmentPick
@@ -76,7 +77,8 @@ def engine() -> WaitingEngine:
 @pytest.fixture
 def url(engine: WaitingEngine) -> Iterator[str]:
     who = Authenticator(lambda _secret: None, DEFAULT_ORGANIZATION)
-    api = NativeApi(engine, engine, who, time.time_ns, QueryLimits(LIMITS, time.monotonic))  # type: ignore[arg-type]
+    service = QueryService(who, QueryLimits(LIMITS, time.monotonic), time.time_ns)
+    api = NativeApi(engine, engine, service)  # type: ignore[arg-type]
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     yield f"{server.url}/api/v1"

@@ -8,8 +8,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from lakerunner.api.body import setting_limit
-from lakerunner.api.push.remote_write import PATHS, unsnapped
+from lakerunner.api.body import BodyLimit
+from lakerunner.api.push.http_doors import WRITE_PATHS, unsnapped
 from lakerunner.model.errors import TooLarge
 from lakerunner.pipeline.read.wire import varint
 from suites.doors import MAX_BYTES, Doors
@@ -27,18 +27,18 @@ def snappy(message: bytes) -> bytes:
     return bytes(pa.Codec("snappy").compress(message, asbytes=True))
 
 
-def post(doors: Doors, message: bytes, kind: str = V1, path: str = PATHS[0], **headers: str) -> httpx.Response:
+def post(doors: Doors, message: bytes, kind: str = V1, path: str = WRITE_PATHS[0], **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return send(doors, snappy(message), {"content-type": kind, "content-encoding": "snappy", **named}, path)
 
 
-def send(doors: Doors, body: bytes, headers: dict[str, Any], path: str = PATHS[0]) -> httpx.Response:
+def send(doors: Doors, body: bytes, headers: dict[str, Any], path: str = WRITE_PATHS[0]) -> httpx.Response:
     return httpx.post(
         doors.url + path, content=body, headers={"authorization": "Bearer lrk_acme", **headers}, timeout=60
     )
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", WRITE_PATHS)
 def test_a_request_of_1_0_is_kept_uncompressed_and_once(doors: Doors, path: str) -> None:
     for _ in range(2):
         answer = post(doors, SAMPLE_V1, path=path)
@@ -109,8 +109,8 @@ def test_bodies_past_the_limit_are_413(doors: Doors) -> None:
     assert post(doors, fits + b"\0").status_code == 413
     assert send(doors, bytes(MAX_BYTES + 1), {"content-type": V1}).status_code == 413
     with pytest.raises(TooLarge):
-        unsnapped(varint(MAX_BYTES + 1) + b"anything", setting_limit(MAX_BYTES))
-    assert unsnapped(b"\0", setting_limit(MAX_BYTES)) == b""
+        unsnapped(varint(MAX_BYTES + 1) + b"anything", BodyLimit(MAX_BYTES, "a setting"))
+    assert unsnapped(b"\0", BodyLimit(MAX_BYTES, "a setting")) == b""
 
 
 def test_a_key_is_needed_and_says_whose_samples_these_are(doors: Doors) -> None:
@@ -118,7 +118,7 @@ def test_a_key_is_needed_and_says_whose_samples_these_are(doors: Doors) -> None:
     assert pushed_objects(doors.store) == {}
     basic = httpx.BasicAuth("anyone", "lrk_other")
     answer = httpx.post(
-        doors.url + PATHS[0], content=snappy(SAMPLE_V1), headers={"content-type": V1}, auth=basic, timeout=60
+        doors.url + WRITE_PATHS[0], content=snappy(SAMPLE_V1), headers={"content-type": V1}, auth=basic, timeout=60
     )
     assert answer.status_code == 204
     assert [key.split("/")[1] for key in pushed_objects(doors.store)] == [str(OTHER.id)]

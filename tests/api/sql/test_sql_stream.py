@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lakerunner.api.formats import row_formats
 from lakerunner.api.formats import row_formats as json_module
 from lakerunner.api.formats import row_formats as parquet_module
-from lakerunner.api.formats import sse as sse_module
 from lakerunner.api.formats.row_formats import FORMATS
 from lakerunner.model.time import TimeRange
 from lakerunner.query.contract.account import Account, Missing
@@ -180,7 +180,7 @@ def events_as_they_come(url: str, query: str) -> Iterator[dict[str, Any]]:
 def test_a_silent_query_sends_heartbeats(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse_module, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(row_formats, "HEARTBEAT_SECONDS", 0.1)
     answers["slow"] = Scripted(["wait", 5])
     kinds: list[str] = []
     for event in events_as_they_come(url, "slow"):
@@ -194,7 +194,7 @@ def test_a_silent_query_sends_heartbeats(
 def test_progress_is_told_when_it_changes_and_not_after_the_end(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse_module, "PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr(row_formats, "PROGRESS_SECONDS", 0.02)
     steps = [Account(considered=10, pruned={"time": 2}), Account(considered=10, pruned={"time": 2}, read=4)]
     answers["long"] = Scripted([steps[0], "wait", 0.2, 1, steps[1], "wait", 2])
     events = []
@@ -211,8 +211,8 @@ def test_rows_do_not_wait_for_signs_of_life(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next sign is due later than the client waits."""
-    monkeypatch.setattr(sse_module, "PROGRESS_SECONDS", 600.0)
-    monkeypatch.setattr(sse_module, "HEARTBEAT_SECONDS", 600.0)
+    monkeypatch.setattr(row_formats, "PROGRESS_SECONDS", 600.0)
+    monkeypatch.setattr(row_formats, "HEARTBEAT_SECONDS", 600.0)
     answers["two"] = Scripted([Account(considered=1, read=1), 1, 0.1, 2])
     assert kinds_of(events_of(ask(url, "two", "sse"))) == ["schema", "result", "result", "done"]
 

@@ -14,9 +14,7 @@ from starlette.routing import Route
 
 from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.workers.addresses import Addresses, Lookup, lookups
-from lakerunner.api.workers.dns import urls_of
-from lakerunner.api.workers.k8s import Cluster, k8s_lookup
+from lakerunner.api.workers.addresses import Addresses, Cluster, Lookup, k8s_lookup, lookups, urls_of
 from lakerunner.model.errors import Unavailable, UserError, full_message
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"

@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import BodyLimit, read_json
-from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply, Schema
+from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, Reply, json_reply
+from lakerunner.api.schema import OBJECT, TEXT, array, closed, one_of, record, text
 from lakerunner.index.api_keys import ApiKey, Keys
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Role, parse_roles, role_names
@@ -29,69 +30,34 @@ from lakerunner.model.time import SECOND_NS, duration_ns
 BODY_LIMIT = BodyLimit(64 << 10, "the limit of a request about keys")
 GRACE = "24h"
 _NO_STORE = {"cache-control": "no-store"}
-_ROLES: Schema = {"type": "array", "items": {"type": "string", "enum": [role.value for role in Role]}}
-_SECRET: Schema = {
-    "type": "object",
-    "required": ["name", "secret"],
-    "properties": {
-        "name": TEXT,
-        "roles": _ROLES,
-        "secret": {"type": "string", "description": "shown only in this answer"},
-    },
-}
+_ROLES = array(one_of(role.value for role in Role))
+_SECRET = record("name roles? secret", roles=_ROLES, secret=text("shown only in this answer"))
 _NAME = Parameter("name", "path", TEXT, "name of the key", "grafana")
 LIST = Operation(
-    tag="keys",
-    summary="List the keys of the organization, without their secrets",
-    replies={
-        200: Reply(
-            "The keys.",
-            {
-                JSON: {
-                    "type": "object",
-                    "required": ["keys"],
-                    "properties": {"keys": {"type": "array", "items": {"type": "object"}}},
-                }
-            },
-        )
-    },
-    errors=(401, 403, 503),
+    "keys",
+    "List the keys of the organization, without their secrets",
+    json_reply("The keys.", record("keys", keys=array(OBJECT))),
 )
 CREATE = Operation(
-    tag="keys",
-    summary="Create a key",
-    body={
-        JSON: Body(
-            {
-                "type": "object",
-                "required": ["name", "roles"],
-                "additionalProperties": False,
-                "properties": {"name": TEXT, "roles": _ROLES},
-            },
-            {"name": "grafana", "roles": ["read"]},
-        )
-    },
-    replies={201: Reply("The key and its secret.", {JSON: _SECRET})},
+    "keys",
+    "Create a key",
+    json_reply("The key and its secret.", _SECRET, 201),
+    body={JSON: Body(closed(record("name roles", roles=_ROLES)), {"name": "grafana", "roles": ["read"]})},
     errors=(400, 401, 403, 409, 413, 415, 503),
 )
 ROTATE = Operation(
-    tag="keys",
-    summary="Give a key a new secret; the old secret keeps working for a grace time",
+    "keys",
+    "Give a key a new secret; the old secret keeps working for a grace time",
+    json_reply("The new secret.", _SECRET),
     parameters=(_NAME,),
-    body={
-        JSON: Body(
-            {"type": "object", "additionalProperties": False, "properties": {"grace": TEXT}},
-            {"grace": GRACE},
-        )
-    },
-    replies={200: Reply("The new secret.", {JSON: _SECRET})},
+    body={JSON: Body(closed(record("grace?")), {"grace": GRACE})},
     errors=(400, 401, 403, 404, 409, 413, 415, 503),
 )
 REVOKE = Operation(
-    tag="keys",
-    summary="Revoke a key",
+    "keys",
+    "Revoke a key",
+    {204: Reply("The key is refused from now on.")},
     parameters=(_NAME,),
-    replies={204: Reply("The key is refused from now on.")},
     errors=(401, 403, 404, 503),
 )
 
@@ -130,10 +96,10 @@ class KeysApi:
     async def rotate(self, request: Request) -> Response:
         organization, name = await self._organization(request), request.path_params["name"]
         body = await read_json(request, BODY_LIMIT, empty={})
-        text = body.get("grace", GRACE)
-        if set(body) - {"grace"} or not isinstance(text, str):
+        grace = body.get("grace", GRACE)
+        if set(body) - {"grace"} or not isinstance(grace, str):
             raise UserError('the body must be {"grace": "24h"}, or empty')
-        secret = await to_thread.run_sync(self.keys.rotate, organization, name, parse_grace(text))
+        secret = await to_thread.run_sync(self.keys.rotate, organization, name, parse_grace(grace))
         self.changed(organization)
         return JSONResponse({"name": name, "secret": secret}, headers=_NO_STORE)
 

@@ -18,7 +18,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.openapi import COUNT, JSON, TEXT, Endpoint, Operation, Parameter, Reply, Schema
+from lakerunner.api.openapi import Endpoint, Operation, Parameter, json_reply
+from lakerunner.api.schema import COUNT, TEXT, Schema, array, one_of, record
 from lakerunner.index.sources import SourceRecord, Sources
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Role
@@ -27,91 +28,64 @@ from lakerunner.model.source import Rejects, SourceState
 LIMIT_MAX = 10_000
 _KEY_MAX = 4096
 _NULLABLE: Schema = {"type": ["string", "null"]}
-_NOTE: Schema = {
-    "type": "object",
-    "required": ["kind", "count", "line", "text"],
-    "properties": {"kind": TEXT, "count": COUNT, "line": COUNT, "text": TEXT},
-}
-_REJECT: Schema = {
-    "type": "object",
-    "required": ["line", "offset", "reason", "excerpt"],
-    "properties": {"line": COUNT, "offset": COUNT, "reason": TEXT, "excerpt": TEXT},
-}
-_OBJECT: Schema = {
-    "type": "object",
-    "required": ["bucket", "key", "etag", "size", "state", "reason"],
-    "properties": {
-        "bucket": TEXT,
-        "key": TEXT,
-        "etag": TEXT,
-        "size": COUNT,
-        "organization_id": _NULLABLE,
-        "collector": _NULLABLE,
-        "signal": _NULLABLE,
-        "state": {"type": "string", "enum": [state.value for state in SourceState]},
-        "reason": {"type": ["string", "null"], "description": "reason of the failure"},
-        "seen_at": _NULLABLE,
-        "ended_at": _NULLABLE,
-        "rows": {"type": ["integer", "null"], "description": "number of rows ingested"},
-        "rejected": {**COUNT, "description": "number of lines that could not be read"},
-        "notes": {"type": "array", "items": _NOTE, "description": "values that were guessed or are improbable"},
-    },
-}
-_LISTED: Schema = {
-    "type": "object",
-    "required": ["counts", "objects"],
-    "properties": {
-        "counts": {"type": "object", "additionalProperties": COUNT},
-        "objects": {"type": "array", "items": _OBJECT},
-    },
-}
-_REJECTED: Schema = {
-    "type": "object",
-    "required": ["key", "etag", "lines", "rejected", "rejects"],
-    "properties": {
-        "key": TEXT,
-        "etag": _NULLABLE,
-        "lines": COUNT,
-        "rejected": {**COUNT, "description": "number of all; the first 100 are listed"},
-        "rejects": {"type": "array", "items": _REJECT},
-    },
-}
-_DISMISSED: Schema = {"type": "object", "required": ["dismissed"], "properties": {"dismissed": COUNT}}
-_RETRIED: Schema = {"type": "object", "required": ["retried"], "properties": {"retried": COUNT}}
+_STATES = [state.value for state in SourceState]
+_NOTE = record("kind count line text", count=COUNT, line=COUNT)
+_REJECT = record("line offset reason excerpt", line=COUNT, offset=COUNT)
+_OBJECT = record(
+    "bucket key etag size organization_id? collector? signal? state reason seen_at? ended_at? rows? rejected? notes?",
+    size=COUNT,
+    organization_id=_NULLABLE,
+    collector=_NULLABLE,
+    signal=_NULLABLE,
+    state=one_of(_STATES),
+    reason={**_NULLABLE, "description": "reason of the failure"},
+    seen_at=_NULLABLE,
+    ended_at=_NULLABLE,
+    rows={"type": ["integer", "null"], "description": "number of rows ingested"},
+    rejected={**COUNT, "description": "number of lines that could not be read"},
+    notes=array(_NOTE, description="values that were guessed or are improbable"),
+)
+_LISTED = record("counts objects", counts={"type": "object", "additionalProperties": COUNT}, objects=array(_OBJECT))
+_REJECTED = record(
+    "key etag lines rejected rejects",
+    etag=_NULLABLE,
+    lines=COUNT,
+    rejected={**COUNT, "description": "number of all; the first 100 are listed"},
+    rejects=array(_REJECT),
+)
 LIST = Operation(
-    tag="objects",
-    summary="List raw objects and their state",
+    "objects",
+    "List raw objects and their state",
+    json_reply("Number of objects in each state, and some of them.", _LISTED),
     parameters=(
-        Parameter("state", "query", {"enum": [state.value for state in SourceState]}, "only these", "failed"),
+        Parameter("state", "query", {"enum": _STATES}, "only these", "failed"),
         Parameter(
             "key", "query", TEXT, "only keys that start with this text, or match it if it contains * or ?", "otel-raw/"
         ),
         Parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "default: 100", "10"),
     ),
-    replies={200: Reply("Number of objects in each state, and some of them.", {JSON: _LISTED})},
     errors=(400, 401, 403, 503),
 )
 RETRY = Operation(
-    tag="objects",
-    summary="Ingest failed objects again",
-    replies={200: Reply("Number of objects queued again.", {JSON: _RETRIED})},
-    errors=(401, 403, 503),
+    "objects",
+    "Ingest failed objects again",
+    json_reply("Number of objects queued again.", record("retried", retried=COUNT)),
 )
 _KEY = Parameter("key", "query", TEXT, "full key of the object; required", "otel-raw/default/files/app.jsonl")
 REJECTS = Operation(
-    tag="objects",
-    summary="List the lines of an object that could not be read",
+    "objects",
+    "List the lines of an object that could not be read",
+    json_reply("Lines of its newest version that has any; rejected is 0 if there are none.", _REJECTED),
     parameters=(_KEY,),
-    replies={
-        200: Reply("Lines of its newest version that has any; rejected is 0 if there are none.", {JSON: _REJECTED})
-    },
     errors=(400, 401, 403, 503),
 )
 DISMISS = Operation(
-    tag="objects",
-    summary="Close a failed or partial object",
+    "objects",
+    "Close a failed or partial object",
+    json_reply(
+        "Number of versions: failed ones are dismissed, partial ones are done.", record("dismissed", dismissed=COUNT)
+    ),
     parameters=(_KEY,),
-    replies={200: Reply("Number of versions: failed ones are dismissed, partial ones are done.", {JSON: _DISMISSED})},
     errors=(400, 401, 403, 503),
 )
 

@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.openapi import COUNT, JSON, TEXT, TIME, Endpoint, Operation, Parameter, Reply, Schema
+from lakerunner.api.openapi import Endpoint, Operation, Parameter, json_reply
+from lakerunner.api.schema import COUNT, TEXT, TIME, array, one_of, record, text
 from lakerunner.bus.topics import CompactBox, RollupBox, decode
 from lakerunner.index.tending import FailedWork, Tending
 from lakerunner.model.errors import Corrupt
@@ -25,68 +26,35 @@ from lakerunner.model.tier import TIER_NAMES
 from lakerunner.model.time import iso_time
 
 _SHOWN = 1000
-_WORK: Schema = {
-    "type": "object",
+_WORK = {
+    **record(
+        "id work collector? signal? tier? segments state attempts reason first_at next_at",
+        work=one_of(("compact", "rollup", "unknown")),
+        tier=text("tier of the segments: raw, 10s, 1m, 5m, 1h, 1d"),
+        segments=array(TEXT),
+        state=one_of(("waiting", "aside"), description="waiting: it is retried at next_at"),
+        attempts=COUNT,
+        first_at=TIME,
+        next_at=TIME,
+    ),
+    # In this order since the first release.
     "required": ["id", "work", "state", "attempts", "reason", "segments", "first_at", "next_at"],
-    "properties": {
-        "id": TEXT,
-        "work": {"type": "string", "enum": ["compact", "rollup", "unknown"]},
-        "collector": TEXT,
-        "signal": TEXT,
-        "tier": {"type": "string", "description": "tier of the segments: raw, 10s, 1m, 5m, 1h, 1d"},
-        "segments": {"type": "array", "items": TEXT},
-        "state": {"type": "string", "enum": ["waiting", "aside"], "description": "waiting: it is retried at next_at"},
-        "attempts": COUNT,
-        "reason": TEXT,
-        "first_at": TIME,
-        "next_at": TIME,
-    },
 }
-_SEGMENT: Schema = {
-    "type": "object",
-    "required": ["id", "collector", "signal", "tier", "start", "end", "rows", "bytes", "path", "reason"],
-    "properties": {
-        "id": TEXT,
-        "collector": TEXT,
-        "signal": TEXT,
-        "tier": TEXT,
-        "level": COUNT,
-        "start": TEXT,
-        "end": TEXT,
-        "rows": COUNT,
-        "bytes": COUNT,
-        "path": TEXT,
-        "reason": TEXT,
-    },
-}
-_LISTED: Schema = {
-    "type": "object",
-    "required": ["work", "segments"],
-    "properties": {
-        "work": {"type": "array", "items": _WORK},
-        "segments": {"type": "array", "items": _SEGMENT},
-    },
-}
-_REQUEUED: Schema = {
-    "type": "object",
-    "required": ["work", "segments"],
-    "properties": {"work": COUNT, "segments": COUNT},
-}
+_SEGMENT = record(
+    "id collector signal tier level? start end rows bytes path reason", level=COUNT, rows=COUNT, bytes=COUNT
+)
 LIST = Operation(
-    tag="work",
-    summary="List merges and rollups that failed, and segments set aside",
+    "work",
+    "List merges and rollups that failed, and segments set aside",
+    json_reply("Failed work with reasons.", record("work segments", work=array(_WORK), segments=array(_SEGMENT))),
     description=f"The newest {_SHOWN} of each.",
-    replies={200: Reply("Failed work with reasons.", {JSON: _LISTED})},
-    errors=(401, 403, 503),
 )
 REQUEUE = Operation(
-    tag="work",
-    summary="Retry failed work",
+    "work",
+    "Retry failed work",
+    json_reply("Number of works and segments queued again.", record("work segments", work=COUNT, segments=COUNT)),
     description="Without an id, all failed work. Segments that were set aside are merged and rolled up again.",
-    parameters=(
-        Parameter("id", "query", {"type": "array", "items": TEXT}, "id of a work or a segment; may be repeated"),
-    ),
-    replies={200: Reply("Number of works and segments queued again.", {JSON: _REQUEUED})},
+    parameters=(Parameter("id", "query", array(TEXT), "id of a work or a segment; may be repeated"),),
     errors=(401, 403, 404, 503),
 )
 

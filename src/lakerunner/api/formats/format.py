@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from starlette.responses import Response
 
-from lakerunner.api.stream import Broken, Stream, blocking, in_thread
+from lakerunner.api.stream import Broken, Close, Stream, blocking, in_thread
 from lakerunner.model.errors import LakerunnerError, TooLarge
 from lakerunner.model.time import iso_time
 from lakerunner.query.answer import Answer
@@ -24,7 +24,6 @@ from lakerunner.query.contract.account import Account
 DEGRADED_HEADER = "lakerunner-degraded"
 WARNINGS_HEADER = "lakerunner-warnings"
 _logger = logging.getLogger("lakerunner.api.sql")
-Close = Callable[[], None]
 T = TypeVar("T")
 
 

@@ -6,9 +6,10 @@ docs/formats/sql_api.md describes each format and how it writes values.
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from difflib import get_close_matches
+from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
@@ -19,7 +20,6 @@ from starlette.responses import Response
 
 from lakerunner.api.errors import error_body
 from lakerunner.api.formats.format import (
-    Close,
     Format,
     closing_fields,
     column_list,
@@ -30,13 +30,15 @@ from lakerunner.api.formats.format import (
     warning_headers,
     write_batches,
 )
-from lakerunner.api.formats.sse import SSE
-from lakerunner.api.stream import Broken
+from lakerunner.api.stream import Broken, Close, Stream, with_idle_events
 from lakerunner.model.errors import UserError
 from lakerunner.model.frames import Sink
 from lakerunner.query.answer import Answer
+from lakerunner.query.contract.account import Account
 from lakerunner.query.row_text import csv_header, csv_rows, json_rows
 
+HEARTBEAT_SECONDS = 10.0
+PROGRESS_SECONDS = 0.5
 JSON_MAX_BYTES = 64 << 20
 PARQUET_MAX_BYTES = 64 << 20
 _GROUP_BYTES = 16 << 20  # of Arrow data in one row group
@@ -66,8 +68,15 @@ async def _respond_json(answer: Answer, close: Close) -> Response:
 JSON = Format("json", "application/json", _respond_json, partial=False)
 
 
-async def _respond_ndjson(answer: Answer, close: Close) -> Response:
-    return await stream_chunks(answer, close, NDJSON.media_type, _ndjson_lines(answer))
+def _streamed(
+    name: str, media_type: str, chunks: Callable[[Answer], AsyncGenerator[bytes]], parameters: str = ""
+) -> Format:
+    """Return a format whose chunks are sent as they come."""
+
+    async def respond(answer: Answer, close: Close) -> Response:
+        return await stream_chunks(answer, close, media_type + parameters, chunks(answer))
+
+    return Format(name, media_type, respond)
 
 
 async def _ndjson_lines(answer: Answer) -> AsyncGenerator[bytes]:
@@ -89,11 +98,7 @@ def _write_ndjson(batch: pa.RecordBatch) -> bytes:
     return b"".join(row + b"\n" for row in json_rows(batch))
 
 
-NDJSON = Format("ndjson", "application/x-ndjson", _respond_ndjson)
-
-
-async def _respond_csv(answer: Answer, close: Close) -> Response:
-    return await stream_chunks(answer, close, f"{CSV.media_type}; charset=utf-8; header=present", _csv_lines(answer))
+NDJSON = _streamed("ndjson", "application/x-ndjson", _ndjson_lines)
 
 
 async def _csv_lines(answer: Answer) -> AsyncGenerator[bytes]:
@@ -106,11 +111,7 @@ async def _csv_lines(answer: Answer) -> AsyncGenerator[bytes]:
     yield head
 
 
-CSV = Format("csv", "text/csv", _respond_csv)
-
-
-async def _respond_arrow(answer: Answer, close: Close) -> Response:
-    return await stream_chunks(answer, close, ARROW.media_type, _arrow_messages(answer))
+CSV = _streamed("csv", "text/csv", _csv_lines, "; charset=utf-8; header=present")
 
 
 async def _arrow_messages(answer: Answer) -> AsyncGenerator[bytes]:
@@ -128,7 +129,7 @@ async def _arrow_messages(answer: Answer) -> AsyncGenerator[bytes]:
     yield sink.take()
 
 
-ARROW = Format("arrow", "application/vnd.apache.arrow.stream", _respond_arrow)
+ARROW = _streamed("arrow", "application/vnd.apache.arrow.stream", _arrow_messages)
 
 
 async def _respond_parquet(answer: Answer, close: Close) -> Response:
@@ -178,6 +179,80 @@ class _ParquetFile:
 
 
 PARQUET = Format("parquet", "application/vnd.apache.parquet", _respond_parquet)
+
+
+async def _respond_sse(answer: Answer, close: Close) -> Response:
+    """Respond with server-sent events: the schema, rows as they come, progress and heartbeats, and exactly one closing
+    event. `done` closes an answer that reached its end and says whether it is complete; `error` one that failed."""
+    return Stream(_events(answer), SSE.media_type, close)
+
+
+async def _events(answer: Answer) -> AsyncGenerator[bytes]:
+    rows = _RowEvents(answer)
+    progress = ProgressEvents(answer, lambda kind, fields: _event({"type": kind, **(fields or {})}), HEARTBEAT_SECONDS)
+    every = min(PROGRESS_SECONDS, HEARTBEAT_SECONDS)
+    try:
+        async for chunk in with_idle_events(rows.events(), progress.after, every):
+            yield chunk
+    except Exception as error:  # noqa: BLE001 - reported to the client, and logged where it is a bug
+        log_bug(error)
+        yield _event({"type": "error", "error": error_body(error)})
+        return
+    yield _event({"type": "done", "row_count": rows.count, **closing_fields(answer.account)})
+
+
+class _RowEvents:
+    """The events of the schema and the rows, and the count of rows so far."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.count = 0
+        self._answer = answer
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        yield _event({"type": "schema", "columns": column_list(await schema_of(self._answer))})
+        async for count, events in write_batches(self._answer, _write_events):
+            self.count += count
+            yield events
+
+
+def _write_events(batch: pa.RecordBatch) -> tuple[int, bytes]:
+    return batch.num_rows, b"".join(b'data: {"type":"result","data":' + row + b"}\n\n" for row in json_rows(batch))
+
+
+class HasAccount(Protocol):
+    """An answer whose account grows while it runs."""
+
+    @property
+    def account(self) -> Account: ...
+
+
+class ProgressEvents:
+    """A progress event when the number of done segments has changed; a heartbeat after a long silence. `event` encodes
+    an event of a type, with its fields if it has any."""
+
+    def __init__(
+        self, answer: HasAccount, event: Callable[[str, dict[str, Any] | None], bytes], heartbeat_seconds: float
+    ) -> None:
+        self._answer = answer
+        self._event = event
+        self._heartbeat_seconds = heartbeat_seconds
+        self._last = (0, 0)
+
+    def after(self, silent_seconds: float) -> bytes | None:
+        """Return the event to send after this many seconds without one; None if there is none yet."""
+        account = self._answer.account
+        now = (account.done, account.considered)
+        if now != self._last:
+            self._last = now
+            return self._event("progress", {"segments_done": now[0], "segments_total": now[1]})
+        return self._event("heartbeat", None) if silent_seconds >= self._heartbeat_seconds else None
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+SSE = Format("sse", "text/event-stream", _respond_sse, partial=True)
 
 
 FORMATS = {one.name: one for one in (JSON, NDJSON, CSV, ARROW, PARQUET, SSE)}

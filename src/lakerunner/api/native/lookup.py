@@ -20,9 +20,8 @@ from uuid import UUID
 
 import anyio
 from anyio import to_thread
-from starlette.requests import Request
 
-from lakerunner.api.limits import Slot
+from lakerunner.api.query_service import QueryRequest
 from lakerunner.api.stream import while_connected
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.labels import NAME
@@ -58,14 +57,6 @@ class RowSelection:
         return self.view.where(self.time, self.matchers, keys)
 
 
-@dataclass(frozen=True)
-class TagList:
-    """A list of tags; if `truncated`, only the first MAX_LISTED."""
-
-    items: list[Any]
-    truncated: bool
-
-
 class Lookup:
     """The lookup of one request."""
 
@@ -79,13 +70,14 @@ class Lookup:
         """The warnings; complete after everything was listed."""
         return sorted(self._expired | self._queries.warnings)
 
-    def tags(self, selection: RowSelection) -> TagList:
-        """Return all fixed tags if there is a row, and the tags of the attributes that occur."""
+    def tags(self, selection: RowSelection) -> tuple[list[str], bool]:
+        """Return all fixed tags if there is a row, and the tags of the attributes that occur; and whether these are
+        only the first MAX_LISTED."""
         keys = self._keys(selection) if selection.matchers else self._keys_by_index(selection, None)
         if keys is None:
-            return TagList([], truncated=False)
+            return [], False
         names = sorted(selection.view.labels(keys))
-        return TagList(names[:MAX_LISTED], truncated=len(names) > MAX_LISTED or len(keys) > MAX_LISTED)
+        return names[:MAX_LISTED], len(names) > MAX_LISTED or len(keys) > MAX_LISTED
 
     def values(self, selection: RowSelection, name: str) -> Iterator[list[str]]:
         """Yield the values of a tag in sorted parts as they come, at most MAX_LISTED + 1 of them."""
@@ -180,10 +172,11 @@ class RequestQueries:
             raise cancelled()
 
 
-async def run_cancellable(request: Request, queries: RequestQueries, slot: Slot, work: Callable[[], T]) -> T:
+async def run_cancellable(asked: QueryRequest, queries: RequestQueries, work: Callable[[], T]) -> T:
     """Return the result of blocking work that runs its queries through `queries`; stop it when the client leaves."""
+    slot = await asked.slot()
     try:
-        return await while_connected(request, to_thread.run_sync(work, abandon_on_cancel=True))
+        return await while_connected(asked.http, to_thread.run_sync(work, abandon_on_cancel=True))
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(slot.after(queries.close))

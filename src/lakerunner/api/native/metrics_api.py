@@ -21,13 +21,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_json
 from lakerunner.api.errors import error_body
 from lakerunner.api.formats.format import closing_fields
+from lakerunner.api.formats.row_formats import ProgressEvents
 from lakerunner.api.formats.series_json import group_events, result_json
-from lakerunner.api.formats.sse import ProgressEvents
-from lakerunner.api.limits import Close, QueryLimits, respond, run_in_slot
 from lakerunner.api.native import operations
 from lakerunner.api.native.lookup import MAX_LISTED
 from lakerunner.api.native.metrics_request import MetricsRequest, boolean_field, cardinality_json, cardinality_question
@@ -37,18 +34,18 @@ from lakerunner.api.native.native_api import (
     event,
     required_tag,
     text_field,
-    value_events,
+    value_stream,
     warning_fields,
 )
-from lakerunner.api.openapi import JSON, Endpoint
+from lakerunner.api.openapi import JSON
 from lakerunner.api.prometheus.lists import Selectors, selectors_in
-from lakerunner.api.prometheus.response import note_texts, stream_response
-from lakerunner.api.stream import Stream, in_thread, while_connected, with_idle_events
+from lakerunner.api.prometheus.response import note_texts
+from lakerunner.api.query_service import QueryRequest, QueryService
+from lakerunner.api.stream import Close, Stream, in_thread, stream_response, with_idle_events
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, NotFound
 from lakerunner.model.labels import NAME
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.model.organization import Caller, Role
 from lakerunner.model.time import MS_NS
 from lakerunner.plan.explain import Explain
 from lakerunner.promql.parse import parse
@@ -65,40 +62,36 @@ _logger = logging.getLogger("lakerunner.api.native")
 
 @dataclass(frozen=True)
 class NativeMetricsApi:
-    """The endpoints of metrics. `now_ns` is the clock; `limits` are those of all queries."""
+    """The endpoints of metrics."""
 
     lake: MetricsLake
-    authenticator: Authenticator
-    now_ns: Callable[[], int]
-    limits: QueryLimits
+    service: QueryService
 
     def routes(self) -> list[Route]:
+        endpoint = self.service.endpoint
         return [
-            Endpoint("/api/v1/metrics/query", self.query, POST=operations.PROMQL),
-            Endpoint("/api/v1/metrics/explain", self.explain, POST=operations.EXPLAIN),
-            Endpoint("/api/v1/metrics/tags", self.tags, POST=operations.TAGS),
-            Endpoint("/api/v1/metrics/tagvalues", self.tag_values, POST=operations.TAG_VALUES),
-            Endpoint("/api/v1/metrics/metadata", self.metadata, POST=operations.METADATA),
-            Endpoint("/api/v1/metrics/cardinality", self.cardinality, GET=operations.CARDINALITY),
+            endpoint("/api/v1/metrics/query", self.query, POST=operations.PROMQL),
+            endpoint("/api/v1/metrics/explain", self.explain, POST=operations.EXPLAIN),
+            endpoint("/api/v1/metrics/tags", self.tags, POST=operations.TAGS),
+            endpoint("/api/v1/metrics/tagvalues", self.tag_values, POST=operations.TAG_VALUES),
+            endpoint("/api/v1/metrics/metadata", self.metadata, POST=operations.METADATA),
+            endpoint("/api/v1/metrics/cardinality", self.cardinality, GET=operations.CARDINALITY),
         ]
 
-    async def query(self, request: Request) -> Response:
-        caller = await self._caller(request)
-        body = await read_json(request, BODY_LIMIT)
-        parsed = MetricsRequest.parse(body, request.headers.get("accept", ""), self.now_ns())
+    async def query(self, asked: QueryRequest) -> Response:
+        body = await asked.json(BODY_LIMIT)
+        parsed = MetricsRequest.parse(body, asked.http.headers.get("accept", ""), asked.now_ns())
 
         async def write(answer: SeriesAnswer, close: Close) -> Response:
             if parsed.events:
                 return Stream(_events(answer, parsed), operations.EVENTS, close)
-            return await _whole(request, answer, parsed, close)
+            return await _whole(asked.http, answer, parsed, close)
 
-        begin = partial(self.lake.promql, caller.organization.id, parsed.question)
-        return await respond(request, self.limits, caller, begin, write)
+        return await asked.respond(partial(self.lake.promql, asked.organization, parsed.question), write)
 
-    async def explain(self, request: Request) -> Response:
-        caller = await self._caller(request)
-        body = await read_json(request, BODY_LIMIT)
-        question = MetricsRequest.parse(body, JSON, self.now_ns()).question
+    async def explain(self, asked: QueryRequest) -> Response:
+        body = await asked.json(BODY_LIMIT)
+        question = MetricsRequest.parse(body, JSON, asked.now_ns()).question
         how = Explain.ANALYZE if boolean_field(body, "analyze", default=False) else Explain.PLAN
 
         async def write(answer: Answer, close: Close) -> Response:
@@ -106,21 +99,19 @@ class NativeMetricsApi:
             await to_thread.run_sync(close)
             return JSONResponse({"plan": [line for batch in batches for line in batch["plan"].to_pylist()]})
 
-        begin = partial(self.lake.explain, caller.organization.id, question, how)
-        return await respond(request, self.limits, caller, begin, write)
+        return await asked.respond(partial(self.lake.explain, asked.organization, question, how), write)
 
-    async def tags(self, request: Request) -> Response:
-        selection = await self._read_selection(request)
-        names = await self._list(request, selection, partial(self.lake.label_names, *selection.where))
-        head = await self._metric(request, selection) if selection.metric else {}
+    async def tags(self, asked: QueryRequest) -> Response:
+        selection = await _read_selection(asked)
+        names = await selection.list(partial(self.lake.label_names, *selection.where))
+        head = await self._metric(selection) if selection.metric else {}
         return JSONResponse(head | {"tags": names.rows, "truncated": names.truncated} | _listing_warnings(names))
 
-    async def tag_values(self, request: Request) -> Response:
-        name = required_tag(request)
-        selection = await self._read_selection(request)
+    async def tag_values(self, asked: QueryRequest) -> Response:
+        name = required_tag(asked.http)
+        selection = await _read_selection(asked)
         organization, *where = selection.where
-        slot = await while_connected(request, self.limits.slot(selection.caller))
-
+        slot = await asked.slot()
         warnings: list[str] = []
 
         def parts() -> Iterator[list[str]]:
@@ -129,39 +120,34 @@ class NativeMetricsApi:
             warnings.extend(sorted(values.account.warnings))
             yield values.rows
 
-        events = value_events(parts(), lambda: warnings)
-        stream = with_idle_events(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
-        return Stream(stream, operations.EVENTS, slot.release)
+        return value_stream(parts(), lambda: warnings, slot.release)
 
-    async def metadata(self, request: Request) -> Response:
-        selection = await self._read_selection(request)
-        families, names = await self._families(request, selection)
+    async def metadata(self, asked: QueryRequest) -> Response:
+        families, names = await self._families(await _read_selection(asked))
         truncated = names.truncated or len(families) > MAX_LISTED
         return JSONResponse({"metrics": families[:MAX_LISTED], "truncated": truncated} | _listing_warnings(names))
 
-    async def cardinality(self, request: Request) -> Response:
-        caller = await self._caller(request)
-        question = cardinality_question(request.query_params, self.now_ns())
-        work = partial(self.lake.cardinality, caller.organization.id, question)
-        found = await run_in_slot(request, self.limits, caller, work)
+    async def cardinality(self, asked: QueryRequest) -> Response:
+        question = cardinality_question(asked.http.query_params, asked.now_ns())
+        found = await asked.run(partial(self.lake.cardinality, asked.organization, question))
         return JSONResponse(cardinality_json(question, found))
 
-    async def _metric(self, request: Request, selection: _SeriesSelection) -> dict[str, Any]:
+    async def _metric(self, selection: _SeriesSelection) -> dict[str, Any]:
         """Return name and type of the requested metric; raise NotFound if it has no series in this time."""
-        found, _ = await self._families(request, selection)
+        found, _ = await self._families(selection)
         if not found:
             raise NotFound(
                 f"metric {selection.metric!r} not found in this time: /api/v1/metrics/metadata lists all metrics"
             )
         return {"metric": {"name": selection.metric, "type": found[0]["type"]}}
 
-    async def _families(self, request: Request, selection: _SeriesSelection) -> tuple[list[dict[str, str]], Listing]:
+    async def _families(self, selection: _SeriesSelection) -> tuple[list[dict[str, str]], Listing]:
         """Return the metrics that have a series in this time, with empty fields if their metadata is unknown, and the
         list of names they come from."""
         organization, *where = selection.where
-        names = await self._list(request, selection, partial(self.lake.label_values, organization, NAME, *where))
+        names = await selection.list(partial(self.lake.label_values, organization, NAME, *where))
         metadata = partial(self.lake.metadata, organization, metric=None, limit_per_metric=0)
-        stated = await self._list(request, selection, metadata, most=_ALL)
+        stated = await selection.list(metadata, most=_ALL)
         known: dict[str, list[dict[str, str]]] = {}
         for name, type_, help_, unit in stated.rows:
             known.setdefault(name, []).append({"name": name, "type": type_, "unit": unit, "description": help_})
@@ -172,34 +158,12 @@ class NativeMetricsApi:
             found[family] = known.get(family, unknown)
         return [entry for family in sorted(found) for entry in found[family]], names
 
-    async def _read_selection(self, request: Request) -> _SeriesSelection:
-        caller = await self._caller(request)
-        body, now_ns = await read_json(request, BODY_LIMIT), self.now_ns()
-        text, metric = text_field(body, "q"), text_field(body, "metric")
-        selectors = selectors_in(parse(text)) if text else []
-        if metric:
-            named = Matcher(NAME, "=", metric)
-            selectors = [(named, *matchers) for matchers in selectors] or [(named,)]
-        time = time_range(body, now_ns)
-        return _SeriesSelection(
-            caller, selectors, -(-time.start_ns // MS_NS), (time.end_ns - 1) // MS_NS, metric, now_ns
-        )
-
-    async def _list(
-        self, request: Request, selection: _SeriesSelection, work: Callable[..., Listing], most: int = MAX_LISTED
-    ) -> Listing:
-        run = partial(work, limit=most, now_ns=selection.now_ns)
-        return await run_in_slot(request, self.limits, selection.caller, run)
-
-    async def _caller(self, request: Request) -> Caller:
-        return await self.authenticator.admit(request, Role.READ)
-
 
 @dataclass(frozen=True)
 class _SeriesSelection:
     """The series that a request is about; `start` and `end` in ms, both included."""
 
-    caller: Caller
+    asked: QueryRequest
     selectors: Selectors
     start: int
     end: int
@@ -208,7 +172,21 @@ class _SeriesSelection:
 
     @property
     def where(self) -> tuple[Any, ...]:
-        return self.caller.organization.id, self.selectors, self.start, self.end
+        return self.asked.organization, self.selectors, self.start, self.end
+
+    async def list(self, work: Callable[..., Listing], most: int = MAX_LISTED) -> Listing:
+        return await self.asked.run(partial(work, limit=most, now_ns=self.now_ns))
+
+
+async def _read_selection(asked: QueryRequest) -> _SeriesSelection:
+    body, now_ns = await asked.json(BODY_LIMIT), asked.now_ns()
+    text, metric = text_field(body, "q"), text_field(body, "metric")
+    selectors = selectors_in(parse(text)) if text else []
+    if metric:
+        named = Matcher(NAME, "=", metric)
+        selectors = [(named, *matchers) for matchers in selectors] or [(named,)]
+    time = time_range(body, now_ns)
+    return _SeriesSelection(asked, selectors, -(-time.start_ns // MS_NS), (time.end_ns - 1) // MS_NS, metric, now_ns)
 
 
 def _listing_warnings(listing: Listing) -> dict[str, Any]:

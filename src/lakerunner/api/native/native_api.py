@@ -8,8 +8,9 @@ Bodies are `{"s": ..., "e": ..., "q": ...}`. Lists are JSON, values are server-s
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,10 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import BodyLimit, read_json
+from lakerunner.api.body import BodyLimit
 from lakerunner.api.errors import error_body
-from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.api.native import operations
 from lakerunner.api.native.lookup import (
     MAX_LISTED,
@@ -30,13 +29,12 @@ from lakerunner.api.native.lookup import (
     read_selector,
     run_cancellable,
 )
-from lakerunner.api.openapi import Endpoint, Handler
-from lakerunner.api.stream import Stream, in_thread, while_connected, with_idle_events
+from lakerunner.api.query_service import QueryRequest, QueryService
+from lakerunner.api.stream import Close, Stream, in_thread, with_idle_events
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.model.labels import NAME
 from lakerunner.model.labels.row_view import ROW_VIEWS, RowView
-from lakerunner.model.organization import Caller, Role
 from lakerunner.query.known_segments import Segments
 from lakerunner.query.sql import SqlQueries
 
@@ -51,65 +49,50 @@ _logger = logging.getLogger("lakerunner.api.native")
 
 @dataclass(frozen=True)
 class NativeApi:
-    """The endpoints of logs and spans. `now_ns` is the clock; `limits` are those of all queries."""
+    """The endpoints of logs and spans."""
 
     queries: SqlQueries
     segments: Segments
-    authenticator: Authenticator
-    now_ns: Callable[[], int]
-    limits: QueryLimits
+    service: QueryService
 
     def routes(self) -> list[Route]:
+        endpoint = self.service.endpoint
         routes: list[Route] = [
-            Endpoint("/api/v1/ping", self.ping, GET=operations.PING),
-            Endpoint("/api/v1/features", self.features, GET=operations.FEATURES, POST=operations.FEATURES),
+            endpoint("/api/v1/ping", self.ping, GET=operations.PING),
+            endpoint("/api/v1/features", self.features, GET=operations.FEATURES, POST=operations.FEATURES),
         ]
         for view in ROW_VIEWS.values():
             path = f"/api/v1/{view.spec.table}"
             routes += [
-                Endpoint(f"{path}/query", _for_view(view, self.query), POST=operations.QUERY),
-                Endpoint(f"{path}/tags", _for_view(view, self.tags), POST=operations.TAGS),
-                Endpoint(f"{path}/tagvalues", _for_view(view, self.tag_values), POST=operations.TAG_VALUES),
+                endpoint(f"{path}/query", partial(self.query, view), POST=operations.QUERY),
+                endpoint(f"{path}/tags", partial(self.tags, view), POST=operations.TAGS),
+                endpoint(f"{path}/tagvalues", partial(self.tag_values, view), POST=operations.TAG_VALUES),
             ]
         return routes
 
-    async def ping(self, request: Request) -> Response:
-        await self._caller(request)
+    async def ping(self, _asked: QueryRequest) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def features(self, request: Request) -> Response:
-        await self._caller(request)
+    async def features(self, _asked: QueryRequest) -> Response:
         return JSONResponse({"features": FEATURES})
 
-    async def query(self, request: Request, view: RowView) -> Response:
-        await self._caller(request)
+    async def query(self, view: RowView, _asked: QueryRequest) -> Response:
         raise UserError(f"{_LANGUAGES[view.spec.name]} is not available yet: use SQL at /api/v1/sql")
 
-    async def tags(self, request: Request, view: RowView) -> Response:
-        caller = await self._caller(request)
-        queries = RequestQueries(self.queries, caller.organization.id, self.now_ns())
-        selection = _parse_selection(view, await read_json(request, BODY_LIMIT), queries.now_ns)
-        slot = await self._slot(request, caller)
+    async def tags(self, view: RowView, asked: QueryRequest) -> Response:
+        queries = RequestQueries(self.queries, asked.organization, asked.now_ns())
+        selection = _parse_selection(view, await asked.json(BODY_LIMIT), queries.now_ns)
         lookup = Lookup(queries, self.segments)
-        found = await run_cancellable(request, queries, slot, lambda: lookup.tags(selection))
-        return JSONResponse({"tags": found.items, "truncated": found.truncated} | warning_fields(lookup.warnings))
+        tags, truncated = await run_cancellable(asked, queries, lambda: lookup.tags(selection))
+        return JSONResponse({"tags": tags, "truncated": truncated} | warning_fields(lookup.warnings))
 
-    async def tag_values(self, request: Request, view: RowView) -> Response:
-        caller = await self._caller(request)
-        queries = RequestQueries(self.queries, caller.organization.id, self.now_ns())
-        name = required_tag(request)
-        selection = _parse_selection(view, await read_json(request, BODY_LIMIT), queries.now_ns)
-        slot = await self._slot(request, caller)
+    async def tag_values(self, view: RowView, asked: QueryRequest) -> Response:
+        queries = RequestQueries(self.queries, asked.organization, asked.now_ns())
+        name = required_tag(asked.http)
+        selection = _parse_selection(view, await asked.json(BODY_LIMIT), queries.now_ns)
+        slot = await asked.slot()
         lookup = Lookup(queries, self.segments)
-        events = value_events(lookup.values(selection, name), lambda: lookup.warnings)
-        stream = with_idle_events(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
-        return Stream(stream, operations.EVENTS, slot.after(queries.close))
-
-    async def _caller(self, request: Request) -> Caller:
-        return await self.authenticator.admit(request, Role.READ)
-
-    async def _slot(self, request: Request, caller: Caller) -> Slot:
-        return await while_connected(request, self.limits.slot(caller))
+        return value_stream(lookup.values(selection, name), lambda: lookup.warnings, slot.after(queries.close))
 
 
 def _parse_selection(view: RowView, body: dict[str, Any], now_ns: int) -> RowSelection:
@@ -120,14 +103,14 @@ def _parse_selection(view: RowView, body: dict[str, Any], now_ns: int) -> RowSel
     return RowSelection(view, time_range(body, now_ns), matchers)
 
 
-def _for_view(view: RowView, endpoint: Callable[[Request, RowView], Awaitable[Response]]) -> Handler:
-    async def of_view(request: Request) -> Response:
-        return await endpoint(request, view)
+def value_stream(parts: Iterator[list[str]], warnings: Callable[[], list[str]], close: Close) -> Stream:
+    """Respond with the values as events, and heartbeats between them."""
+    events = _value_events(parts, warnings)
+    stream = with_idle_events(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
+    return Stream(stream, operations.EVENTS, close)
 
-    return of_view
 
-
-async def value_events(parts: Iterator[list[str]], warnings: Callable[[], list[str]]) -> AsyncGenerator[bytes]:
+async def _value_events(parts: Iterator[list[str]], warnings: Callable[[], list[str]]) -> AsyncGenerator[bytes]:
     """Yield the values as events, then `done` or `error`. `warnings` is called after all parts are read."""
     left = MAX_LISTED
     try:

@@ -11,11 +11,9 @@ from functools import partial
 from typing import Any
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 
 from lakerunner.api.formats.series_json import labels_json, stamp
-from lakerunner.api.limits import QueryLimits
 from lakerunner.api.prometheus.request import MIN_MS, Parameters, invalid, unescaped_label, whole_number
 from lakerunner.api.prometheus.response import (
     BAD_DATA,
@@ -25,12 +23,12 @@ from lakerunner.api.prometheus.response import (
     query_text,
     run_work,
     success_body,
-    whole_response,
 )
+from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import whole_response
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matcher
-from lakerunner.model.organization import Caller
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.query.contract.account import Account
@@ -39,6 +37,7 @@ from lakerunner.series.expression import Expression, Selector, parts
 from lakerunner.series.numerals import json_number
 
 Selectors = list[tuple[Matcher, ...]]
+Find = Callable[..., Listing]
 MAX_SELECTORS = 256
 
 
@@ -47,51 +46,37 @@ class SeriesLists:
     """The endpoints of lists. `most` is the maximum number of rows of a request without a limit."""
 
     lake: MetricsLake
-    limits: QueryLimits
     most: int
 
-    async def series(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+    async def series(self, asked: QueryRequest, given: Parameters) -> Response:
         if not given.all("match[]"):
             raise PrometheusError(BAD_DATA, "no match[] parameter provided")
-        limit, (start, end) = given.count("limit"), _time_range(given)
-        try:
-            selectors = read_selectors(given.all("match[]"))
-        except PrometheusError as error:
-            raise invalid("match[]", error.message) from error
-        listed = partial(self.lake.series, caller.organization.id, selectors, start, end, now_ns=now_ns)
-        listing = await self._run_in_range(request, caller, (start, end), lambda: listed(limit=limit or self.most))
-        return self._response(request, listing, [dict(labels) for labels in listing.rows], limit)
+        return await self._list(asked, given, self.lake.series, series=True)
 
-    async def label_names(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
-        limit, (start, end) = given.count("limit"), _time_range(given)
-        selectors = read_selectors(given.all("match[]"))
-        listed = partial(self.lake.label_names, caller.organization.id, selectors, start, end, now_ns=now_ns)
-        listing = await self._run_in_range(request, caller, (start, end), lambda: listed(limit=limit or self.most))
-        return self._response(request, listing, listing.rows, limit)
+    async def label_names(self, asked: QueryRequest, given: Parameters) -> Response:
+        return await self._list(asked, given, self.lake.label_names)
 
-    async def label_values(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+    async def label_values(self, asked: QueryRequest, given: Parameters) -> Response:
         name = unescaped_label(given.path["name"])
         if not name:
             raise PrometheusError(BAD_DATA, 'invalid label name: ""')
-        limit, (start, end) = given.count("limit"), _time_range(given)
-        selectors = read_selectors(given.all("match[]"))
-        listed = partial(self.lake.label_values, caller.organization.id, name, selectors, start, end, now_ns=now_ns)
-        listing = await self._run_in_range(request, caller, (start, end), lambda: listed(limit=limit or self.most))
-        return self._response(request, listing, listing.rows, limit)
+        return await self._list(asked, given, self.lake.label_values, name)
 
-    async def metadata(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+    async def metadata(self, asked: QueryRequest, given: Parameters) -> Response:
         limit, per_metric = _number(given, "limit"), _number(given, "limit_per_metric")
         if limit == 0:
-            return whole_response(request, success_body({}))
-        listed = partial(self.lake.metadata, caller.organization.id, metric=given.text("metric") or None, now_ns=now_ns)
+            return whole_response(asked.http, success_body({}))
+        listed = partial(
+            self.lake.metadata, asked.organization, metric=given.text("metric") or None, now_ns=asked.now_ns()
+        )
         most, per_metric = limit if limit > 0 else self.most, max(per_metric, 0)
-        listing = await run_work(request, self.limits, caller, lambda: listed(limit=most, limit_per_metric=per_metric))
+        listing = await run_work(asked, lambda: listed(limit=most, limit_per_metric=per_metric))
         found: dict[str, list[dict[str, str]]] = {}
         for metric, type_, help_, unit in listing.rows:
             found.setdefault(metric, []).append({"type": type_, "help": help_, "unit": unit})
-        return self._response(request, listing, found, max(limit, 0))
+        return self._response(asked, listing, found, max(limit, 0))
 
-    async def exemplars(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+    async def exemplars(self, asked: QueryRequest, given: Parameters) -> Response:
         start, end = _time_range(given)
         if end < start:
             raise PrometheusError(BAD_DATA, "end timestamp must not be before start timestamp")
@@ -100,28 +85,36 @@ class SeriesLists:
         except UserError as error:
             raise PrometheusError(BAD_DATA, query_text(error)) from error
         if not selectors:
-            return whole_response(request, success_body([]))
-        listed = partial(self.lake.exemplars, caller.organization.id, selectors, start, end, now_ns)
-        listing = await run_work(request, self.limits, caller, listed)
+            return whole_response(asked.http, success_body([]))
+        listed = partial(self.lake.exemplars, asked.organization, selectors, start, end, asked.now_ns())
+        listing = await run_work(asked, listed)
         rows = b",".join(_exemplars(labels, exemplars) for labels, exemplars in listing.rows)
         warnings = account_warnings(listing.account)
         tail = orjson.dumps({"warnings": warnings})[1:] if warnings else b"}"
         body = b'{"status":"success","data":[' + rows + b"]" + (b"," if warnings else b"") + tail
-        return whole_response(request, body)
+        return whole_response(asked.http, body)
 
-    async def _run_in_range(
-        self, request: Request, caller: Caller, time: tuple[int, int], work: Callable[[], Listing]
-    ) -> Listing:
-        """Run the work; return an empty list if the end is before the start."""
-        return (
-            await run_work(request, self.limits, caller, work) if time[0] <= time[1] else Listing([], False, Account())
-        )
+    async def _list(
+        self, asked: QueryRequest, given: Parameters, find: Find, *of: str, series: bool = False
+    ) -> Response:
+        """Respond with what the selectors of the request match, or with an empty list if the end is before the start.
+        A list of series names the parameter of a wrong selector, as in Prometheus."""
+        limit, (start, end) = given.count("limit"), _time_range(given)
+        try:
+            selectors = read_selectors(given.all("match[]"))
+        except PrometheusError as error:
+            raise invalid("match[]", error.message) if series else error from None
+        most, now_ns = limit or self.most, asked.now_ns()
+        listed = partial(find, asked.organization, *of, selectors, start, end, limit=most, now_ns=now_ns)
+        listing = await run_work(asked, listed) if start <= end else Listing([], False, Account())
+        rows = [dict(labels) for labels in listing.rows] if series else listing.rows
+        return self._response(asked, listing, rows, limit)
 
-    def _response(self, request: Request, listing: Listing, data: Any, limit: int) -> Response:
+    def _response(self, asked: QueryRequest, listing: Listing, data: Any, limit: int) -> Response:
         warnings = account_warnings(listing.account)
         if listing.truncated:
             warnings.append(TRUNCATED if limit else f"{TRUNCATED} metrics_max_series {self.most}")
-        return whole_response(request, success_body(data, warnings))
+        return whole_response(asked.http, success_body(data, warnings))
 
 
 def read_selectors(texts: Sequence[str]) -> Selectors:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakerunner.api.openapi import ANY, COUNT, JSON, OPEN, TEXT, Body, Operation, Parameter, Reply, Schema
+from lakerunner.api.body import FORM
+from lakerunner.api.openapi import JSON, OPEN, Body, Operation, Parameter, Reply, json_reply
+from lakerunner.api.schema import ANY, COUNT, OBJECT, TEXT, Schema, array, one_of, record, text
 
-FORM = "application/x-www-form-urlencoded"
 _PLAIN, _PROTOBUF = "text/plain", "application/x-protobuf"
-_TEXTS: Schema = {"type": "array", "items": TEXT}
+_TEXTS = array(TEXT)
 _LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
-_ERROR: Schema = {
-    "type": "object",
-    "required": ["status", "errorType", "error"],
-    "properties": {
-        "status": {"type": "string", "enum": ["error"]},
-        "errorType": {"type": "string", "description": "bad_data, execution, timeout, unavailable, ..."},
-        "error": TEXT,
-    },
-}
+_ERROR = record(
+    "status errorType error", status=one_of(["error"]), errorType=text("bad_data, execution, timeout, unavailable, ...")
+)
 _STATUSES = (400, 401, 403, 413, 422, 429, 503)
-_TIME: Schema = {"type": "string", "description": "seconds since 1970, with an optional fraction, or RFC 3339"}
+_TIME = text("seconds since 1970, with an optional fraction, or RFC 3339")
 
 
 def _time(name: str, means: str, example: str | None = None) -> Parameter:
@@ -49,27 +44,16 @@ _OF_QUERIES = (
 )
 
 
-def _success(schema: Schema) -> dict[int, Reply]:
-    answer: Schema = {
-        "type": "object",
-        "required": ["status", "data"],
-        "properties": {
-            "status": {"type": "string", "enum": ["success"]},
-            "data": schema,
-            "warnings": _TEXTS,
-            "infos": _TEXTS,
-        },
-    }
-    return {200: Reply("The answer.", {JSON: answer})}
-
-
 def _operation(summary: str, schema: Schema, *parameters: Parameter, description: str = "") -> Operation:
+    answer = record(
+        "status data warnings? infos?", status=one_of(["success"]), data=schema, warnings=_TEXTS, infos=_TEXTS
+    )
     return Operation(
-        tag="prometheus",
-        summary=summary,
+        "prometheus",
+        summary,
+        json_reply("The answer.", answer),
         description=description,
         parameters=parameters,
-        replies=_success(schema),
         errors=_STATUSES,
         error_content={JSON: _ERROR},
     )
@@ -81,15 +65,9 @@ def posted(stated: Operation) -> Operation:
     return replace(stated, parameters=(), body={FORM: Body({"type": "object", "properties": names})})
 
 
-_RESULT: Schema = {
-    "type": "object",
-    "required": ["resultType", "result"],
-    "properties": {
-        "resultType": {"type": "string", "enum": ["vector", "matrix", "scalar", "string"]},
-        "result": ANY,
-        "stats": {"type": "object"},
-    },
-}
+_RESULT = record(
+    "resultType result stats?", resultType=one_of(("vector", "matrix", "scalar", "string")), result=ANY, stats=OBJECT
+)
 QUERY = _operation(
     "Run a PromQL query at one time", _RESULT, *_OF_QUERIES, _time("time", "time to evaluate at; default: now")
 )
@@ -102,10 +80,8 @@ QUERY_RANGE = _operation(
     _text("step", "seconds, or a duration such as 15s; at most 11,000 steps", "60"),
     description="Complete, or an error status. /api/v1/metrics/query streams the same answer while it is computed.",
 )
-EXEMPLARS = _operation(
-    "List exemplars of the series that a query reads", {"type": "array", "items": {"type": "object"}}, _QUERY, *_WITHIN
-)
-SERIES = _operation("List matching series", {"type": "array", "items": _LABELS}, _MATCH, _LIMIT, *_WITHIN)
+EXEMPLARS = _operation("List exemplars of the series that a query reads", array(OBJECT), _QUERY, *_WITHIN)
+SERIES = _operation("List matching series", array(_LABELS), _MATCH, _LIMIT, *_WITHIN)
 LABELS = _operation("List names of labels", _TEXTS, replace(_MATCH, example=None), _LIMIT, *_WITHIN)
 LABEL_VALUES = _operation(
     "List values of a label",
@@ -117,42 +93,33 @@ LABEL_VALUES = _operation(
 )
 METADATA = _operation(
     "List types, help texts and units of metrics",
-    {"type": "object", "additionalProperties": {"type": "array", "items": _LABELS}},
+    {"type": "object", "additionalProperties": array(_LABELS)},
     _text("metric", "only this metric"),
     _text("limit", "most metrics"),
     _text("limit_per_metric", "maximum number of entries of one metric"),
 )
 FORMAT = _operation("Format a query", TEXT, _QUERY)
 PARSE = _operation("Parse a query into a tree", ANY, _QUERY)
-_STATS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "value"],
-        "properties": {"name": TEXT, "value": COUNT},
-    },
-}
+_STATS = array(record("name value", value=COUNT))
 TSDB = _operation(
     "Count the series of the last two hours, by metric and label",
-    {
-        "type": "object",
-        "required": ["headStats", "seriesCountByMetricName"],
-        "properties": {
-            "headStats": {"type": "object"},
-            "seriesCountByMetricName": _STATS,
-            "labelValueCountByLabelName": _STATS,
-            "memoryInBytesByLabelName": _STATS,
-            "seriesCountByLabelValuePair": _STATS,
-        },
-    },
+    record(
+        "headStats seriesCountByMetricName labelValueCountByLabelName? memoryInBytesByLabelName? "
+        "seriesCountByLabelValuePair?",
+        headStats=OBJECT,
+        seriesCountByMetricName=_STATS,
+        labelValueCountByLabelName=_STATS,
+        memoryInBytesByLabelName=_STATS,
+        seriesCountByLabelValuePair=_STATS,
+    ),
     _text("limit", "rows of each list; default: 10, maximum: 10,000", "5"),
 )
-TARGETS = _operation("Targets: always empty, because nothing is scraped; `infos` says what to do", {"type": "object"})
+TARGETS = _operation("Targets: always empty, because nothing is scraped; `infos` says what to do", OBJECT)
 TARGETS_METADATA = _operation("Metadata of targets: always empty, because nothing is scraped", {"type": "array"})
-SCRAPE_POOLS = _operation("Scrape pools: always empty, because nothing is scraped", {"type": "object"})
-RULES = _operation("Rules: always empty; Grafana requests them", {"type": "object"})
-ALERTS = _operation("Alerts: always empty; Grafana requests them", {"type": "object"})
-ALERTMANAGERS = _operation("Alertmanagers: always empty", {"type": "object"})
+SCRAPE_POOLS = _operation("Scrape pools: always empty, because nothing is scraped", OBJECT)
+RULES = _operation("Rules: always empty; Grafana requests them", OBJECT)
+ALERTS = _operation("Alerts: always empty; Grafana requests them", OBJECT)
+ALERTMANAGERS = _operation("Alertmanagers: always empty", OBJECT)
 FEDERATE = Operation(
     tag="prometheus",
     summary="Latest samples of series, in the format of Prometheus' /federate",

@@ -6,7 +6,6 @@ docs/formats/prometheus_api.md describes every endpoint.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,13 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import PROMETHEUS_ROOT
-from lakerunner.api.limits import QueryLimits
-from lakerunner.api.openapi import Endpoint, Handler, Operation
+from lakerunner.api.openapi import Endpoint, Operation
 from lakerunner.api.prometheus import operations
 from lakerunner.api.prometheus.lists import SeriesLists
-from lakerunner.api.prometheus.query import PromqlQueries, PromqlRequest
+from lakerunner.api.prometheus.query import PromqlQueries
 from lakerunner.api.prometheus.request import Parameters, invalid, whole_number
 from lakerunner.api.prometheus.response import (
     BAD_DATA,
@@ -33,13 +30,12 @@ from lakerunner.api.prometheus.response import (
     query_text,
     run_work,
     success_body,
-    whole_response,
 )
 from lakerunner.api.prometheus.samples import StoredSeries
-from lakerunner.api.stream import Stopping, is_cut_off
+from lakerunner.api.query_service import QueryRequest, QueryService
+from lakerunner.api.stream import whole_response
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels
-from lakerunner.model.organization import Caller, Role
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.document import document
 from lakerunner.promql.parse import parse
@@ -48,7 +44,7 @@ from lakerunner.query.metric_answers import Listing, MetricsLake
 from lakerunner.series.expression import Expression
 
 COMPATIBLE = "3.15.0"  # the version of Prometheus' API and PromQL; clients choose their requests by it
-Answer = Callable[[Request, Caller, Parameters, int], Awaitable[Response]]
+Answer = Callable[[QueryRequest, Parameters], Awaitable[Response]]
 HEAD_MS = 2 * 3_600_000  # the time that Prometheus keeps in its head
 MOST = 10_000
 NO_SCRAPES = (
@@ -72,27 +68,26 @@ class MetricsLimits:
 
 @dataclass(frozen=True)
 class PrometheusApi:
-    """The endpoints. `now_ns` is the clock; `limits` are those of all queries; `ready`: whether it can serve."""
+    """The endpoints. `ready`: whether it can serve."""
 
     lake: MetricsLake
-    authenticator: Authenticator
-    now_ns: Callable[[], int]
-    limits: QueryLimits
+    service: QueryService
     most: MetricsLimits = field(default_factory=MetricsLimits)
     ready: Callable[[], bool] = lambda: True
 
     def routes(self) -> list[Route]:
-        lists = SeriesLists(self.lake, self.limits, self.most.series)
-        status = HeadStatus(self.lake, self.limits, self.most.series)
-        stored = StoredSeries(self.lake, self.limits)
+        queries = PromqlQueries(self.lake, self.most.seconds)
+        lists = SeriesLists(self.lake, self.most.series)
+        status = HeadStatus(self.lake, self.most.series)
+        stored = StoredSeries(self.lake)
         both: dict[str, tuple[Answer, Operation]] = {
-            "query": (self.query, operations.QUERY),
-            "query_range": (self.query_range, operations.QUERY_RANGE),
+            "query": (queries.instant, operations.QUERY),
+            "query_range": (queries.range, operations.QUERY_RANGE),
             "query_exemplars": (lists.exemplars, operations.EXEMPLARS),
             "series": (lists.series, operations.SERIES),
             "labels": (lists.label_names, operations.LABELS),
-            "format_query": (self.format_query, operations.FORMAT),
-            "parse_query": (self.parse_query, operations.PARSE),
+            "format_query": (_format_query, operations.FORMAT),
+            "parse_query": (_parse_query, operations.PARSE),
         }
         gets: dict[str, tuple[Answer, Operation]] = {
             "label/{name}/values": (lists.label_values, operations.LABEL_VALUES),
@@ -106,35 +101,17 @@ class PrometheusApi:
             "alertmanagers": (_always(ALERTMANAGERS, NO_RULES), operations.ALERTMANAGERS),
             "status/buildinfo": (_always(_build()), operations.BUILD),
         }
-        routes: list[Route] = [
-            Endpoint(
-                f"{PROMETHEUS_ROOT}/api/v1/{path}", self._endpoint(answer), GET=stated, POST=operations.posted(stated)
-            )
-            for path, (answer, stated) in both.items()
+        return [
+            *(
+                self._endpoint(f"/api/v1/{path}", answer, GET=stated, POST=operations.posted(stated))
+                for path, (answer, stated) in both.items()
+            ),
+            *(self._endpoint(f"/api/v1/{path}", answer, GET=stated) for path, (answer, stated) in gets.items()),
+            self._endpoint("/federate", stored.federate, GET=operations.FEDERATE),
+            self._endpoint("/api/v1/read", stored.read, _no_form, POST=operations.READ),
+            Endpoint(f"{PROMETHEUS_ROOT}/-/healthy", self.healthy, GET=operations.HEALTHY),
+            Endpoint(f"{PROMETHEUS_ROOT}/-/ready", self.is_ready, GET=operations.READY),
         ]
-        routes += [
-            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/{path}", self._endpoint(answer), GET=stated)
-            for path, (answer, stated) in gets.items()
-        ]
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/federate", self._endpoint(stored.federate), GET=operations.FEDERATE))
-        routes.append(
-            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/read", self._endpoint(stored.read, _no_form), POST=operations.READ)
-        )
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/healthy", self.healthy, GET=operations.HEALTHY))
-        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/ready", self.is_ready, GET=operations.READY))
-        return routes
-
-    async def query(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
-        return await self._queries.answer(request, caller, PromqlRequest.instant(given, now_ns))
-
-    async def query_range(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
-        return await self._queries.answer(request, caller, PromqlRequest.range(given, now_ns))
-
-    async def format_query(self, request: Request, _caller: Caller, given: Parameters, _now_ns: int) -> Response:
-        return whole_response(request, success_body(pretty_text(_parsed(given))))
-
-    async def parse_query(self, request: Request, _caller: Caller, given: Parameters, _now_ns: int) -> Response:
-        return whole_response(request, success_body(document(_parsed(given))))
 
     async def healthy(self, _request: Request) -> Response:
         return PlainTextResponse("Lakerunner is healthy.\n")
@@ -143,27 +120,25 @@ class PrometheusApi:
         ready = self.ready()
         return PlainTextResponse("Lakerunner is ready.\n" if ready else "not yet\n", 200 if ready else 503)
 
-    @property
-    def _queries(self) -> PromqlQueries:
-        return PromqlQueries(self.lake, self.limits, self.most.seconds)
-
     def _endpoint(
-        self, answer: Answer, parameters: Callable[[Request], Awaitable[Parameters]] = Parameters.read
-    ) -> Handler:
-        """Return a handler that authenticates, reads the parameters and writes every error in Prometheus' format."""
+        self,
+        path: str,
+        answer: Answer,
+        parameters: Callable[[Request], Awaitable[Parameters]] = Parameters.read,
+        **operations: Operation,
+    ) -> Endpoint:
+        async def with_parameters(asked: QueryRequest) -> Response:
+            return await answer(asked, await parameters(asked.http))
 
-        async def endpoint(request: Request) -> Response:
-            try:
-                caller = await self.authenticator.admit(request, Role.READ)
-                return await answer(request, caller, await parameters(request), self.now_ns())
-            except asyncio.CancelledError:
-                if not is_cut_off():
-                    raise
-                return error_response(Stopping())
-            except Exception as error:  # noqa: BLE001 - reported to the client, and logged if it is a bug
-                return error_response(error)
+        return self.service.endpoint(PROMETHEUS_ROOT + path, with_parameters, error_response, **operations)
 
-        return endpoint
+
+async def _format_query(asked: QueryRequest, given: Parameters) -> Response:
+    return whole_response(asked.http, success_body(pretty_text(_parsed(given))))
+
+
+async def _parse_query(asked: QueryRequest, given: Parameters) -> Response:
+    return whole_response(asked.http, success_body(document(_parsed(given))))
 
 
 def _parsed(given: Parameters) -> Expression:
@@ -181,8 +156,8 @@ async def _no_form(_request: Request) -> Parameters:
 def _always(data: Any, *infos: str) -> Answer:
     """Return an endpoint with a constant answer."""
 
-    async def answer(request: Request, _caller: Caller, _given: Parameters, _now_ns: int) -> Response:
-        return whole_response(request, success_body(data, infos=infos))
+    async def answer(asked: QueryRequest, _given: Parameters) -> Response:
+        return whole_response(asked.http, success_body(data, infos=infos))
 
     return answer
 
@@ -207,23 +182,22 @@ class HeadStatus:
     At most `most` series are counted, from their label sets, which workers cache."""
 
     lake: MetricsLake
-    limits: QueryLimits
     most: int
 
-    async def tsdb(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
-        limit = _limit(given.text("limit"))
+    async def tsdb(self, asked: QueryRequest, given: Parameters) -> Response:
+        limit, now_ns = _limit(given.text("limit")), asked.now_ns()
         end = now_ns // MS_NS
         time = end - HEAD_MS, end
 
         def count() -> tuple[Listing, dict[str, Any]]:
-            listing = self.lake.series(caller.organization.id, [], *time, limit=self.most, now_ns=now_ns)
+            listing = self.lake.series(asked.organization, [], *time, limit=self.most, now_ns=now_ns)
             return listing, status_of(listing.rows, time, listing.account.read, limit)
 
-        listing, found = await run_work(request, self.limits, caller, count)
+        listing, found = await run_work(asked, count)
         warnings = account_warnings(listing.account)
         if listing.truncated:
             warnings.append(f"only {self.most:,} series were counted (metrics_max_series)")
-        return whole_response(request, success_body(found, warnings))
+        return whole_response(asked.http, success_body(found, warnings))
 
 
 def status_of(series: Iterable[Labels], time: tuple[int, int], chunks: int, limit: int) -> dict[str, Any]:

@@ -15,11 +15,9 @@ from typing import Any
 
 import orjson
 from anyio import to_thread
-from starlette.requests import Request
 from starlette.responses import Response
 
 from lakerunner.api.formats.series_json import result_json
-from lakerunner.api.limits import Close, QueryLimits, respond
 from lakerunner.api.prometheus.request import MAX_MS, MIN_MS, Parameters, invalid, read_duration
 from lakerunner.api.prometheus.response import (
     BAD_DATA,
@@ -29,11 +27,11 @@ from lakerunner.api.prometheus.response import (
     account_warnings,
     note_texts,
     query_text,
-    stream_response,
     to_execution_error,
 )
+from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import Close, stream_response
 from lakerunner.model.errors import UserError
-from lakerunner.model.organization import Caller
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.language import LOOKBACK_MS
 from lakerunner.promql.plan import PromqlQuestion
@@ -136,20 +134,25 @@ def _within(name: str, time_ms: int) -> int:
 
 @dataclass(frozen=True)
 class PromqlQueries:
-    """Runs queries; `seconds` is the maximum time of one."""
+    """The endpoints of queries; `seconds` is the maximum time of one."""
 
     lake: MetricsLake
-    limits: QueryLimits
     seconds: float
 
-    async def answer(self, request: Request, caller: Caller, parsed: PromqlRequest) -> Response:
+    async def instant(self, asked: QueryRequest, given: Parameters) -> Response:
+        return await self._answer(asked, PromqlRequest.instant(given, asked.now_ns()))
+
+    async def range(self, asked: QueryRequest, given: Parameters) -> Response:
+        return await self._answer(asked, PromqlRequest.range(given, asked.now_ns()))
+
+    async def _answer(self, asked: QueryRequest, parsed: PromqlRequest) -> Response:
         began = queued = time.perf_counter()
 
         def begin() -> SeriesAnswer:
             nonlocal queued
             queued = time.perf_counter()
             try:
-                return self.lake.promql(caller.organization.id, parsed.question)
+                return self.lake.promql(asked.organization, parsed.question)
             except SparkIsOff as error:
                 raise invalid("engine", str(error)) from error
             except UserError as error:
@@ -158,9 +161,9 @@ class PromqlQueries:
         async def write(answer: SeriesAnswer, close: Close) -> Response:
             groups = await self._groups(answer, parsed)
             spent = time.perf_counter() - began
-            return await stream_response(request, _body(answer, groups, parsed, (queued - began, spent)), close)
+            return await stream_response(asked.http, _body(answer, groups, parsed, (queued - began, spent)), close)
 
-        return await respond(request, self.limits, caller, begin, write)
+        return await asked.respond(begin, write)
 
     async def _groups(self, answer: SeriesAnswer, parsed: PromqlRequest) -> list[StepGroup]:
         timeout = self.seconds if parsed.timeout_ns is None else max(parsed.timeout_ns, 0) / 1e9

@@ -1,4 +1,4 @@
-"""Parse parameters of the Prometheus API as Prometheus does: from the query string and from a form in the body.
+"""Parse parameters of the Prometheus API as Prometheus does.
 
 Times and durations are returned in ns; an invalid one raises PrometheusError with Prometheus' own message. Unknown
 parameters are ignored, because dashboards send some of their own.
@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from urllib.parse import parse_qsl
 
-from starlette.requests import Request
-
-from lakerunner.api.body import BodyLimit, content_type, read_body
+from lakerunner.api.body import FormParameters
 from lakerunner.api.prometheus.response import BAD_DATA, PrometheusError
 from lakerunner.model.time import MAX_NS, MIN_NS
 
-BODY_LIMIT = BodyLimit(4 << 20, "the limit of a form")
-FORM = "application/x-www-form-urlencoded"
 MIN_MS, MAX_MS = -(-MIN_NS // 1_000_000), MAX_NS // 1_000_000
-_FIELDS_MAX = 10_000
 _SECOND_NS, _MS_NS = 1_000_000_000, 1_000_000
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+"), 1000
@@ -35,29 +28,8 @@ _EDGES = {"-292273086-05-16T16:47:06Z": MIN_NS, "+292277025-08-18T07:12:54.99999
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
-class Parameters:
-    """The parameters of one request; those of the body come before those of the query string."""
-
-    def __init__(self, pairs: Sequence[tuple[str, str]], path: Mapping[str, str] | None = None) -> None:
-        self.path = dict(path or {})
-        self._values: dict[str, list[str]] = {}
-        for name, value in pairs:
-            self._values.setdefault(name, []).append(value)
-
-    @classmethod
-    async def read(cls, request: Request) -> Parameters:
-        """Read the parameters of a request."""
-        body = await read_body(request, BODY_LIMIT) if request.method == "POST" else b""
-        if body and content_type(request) != FORM:
-            raise PrometheusError(BAD_DATA, f"error parsing form values: the body of a POST is {FORM}")
-        return cls(_pairs(body) + _pairs(request.scope["query_string"]), request.path_params)
-
-    def all(self, name: str) -> list[str]:
-        return self._values.get(name, [])
-
-    def text(self, name: str) -> str:
-        """Return the first value; "" if the parameter is missing."""
-        return self._values.get(name, [""])[0]
+class Parameters(FormParameters):
+    """The parameters of one request, parsed as Prometheus does."""
 
     def time(self, name: str, default_ns: int | None = None) -> int:
         """Parse a time; return ns, clamped to 64 bits. Without a default the parameter is required."""
@@ -132,13 +104,6 @@ def unescaped_label(name: str) -> str:
         made.append("_" if found[0] == "__" else found[0] if code is None else chr(code))
         at = found.end()
     return "".join(made) if at == len(escaped) else name
-
-
-def _pairs(encoded: bytes) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(encoded.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
-    except ValueError as error:  # also raised for invalid UTF-8
-        raise PrometheusError(BAD_DATA, f"error parsing form values: {error}") from error
 
 
 def _time_ns(text: str) -> int | None:

@@ -1,6 +1,5 @@
 """Responses of the Prometheus API: {"status": "success", "data": ..., "warnings": ..., "infos": ...}, or
-{"status": "error", "errorType": ..., "error": ...} and a status. They are gzipped if the client accepts it; small ones
-are sent whole, large ones as they are written.
+{"status": "error", "errorType": ..., "error": ...} and a status.
 
 Errors of the request are bad_data (400), those of a running query are execution (422) or timeout (503). Errors that
 Prometheus does not know, such as a wrong key or a limit of an organization, have types of their own.
@@ -9,21 +8,16 @@ Prometheus does not know, such as a wrong key or a limit of an organization, hav
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
-from anyio import to_thread
-from isal import isal_zlib
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from lakerunner.api.errors import error_body, log_detail, retry_after
-from lakerunner.api.limits import QueryLimits, run_in_slot
-from lakerunner.api.openapi import JSON
-from lakerunner.api.stream import Stream, in_thread
+from lakerunner.api.query_service import QueryRequest
 from lakerunner.model.display import plural
 from lakerunner.model.errors import (
     Busy,
@@ -36,7 +30,6 @@ from lakerunner.model.errors import (
     Unavailable,
     UserError,
 )
-from lakerunner.model.organization import Caller
 from lakerunner.model.time import iso_time
 from lakerunner.promql.selection.notes import note_text
 from lakerunner.query.contract.account import Account
@@ -45,8 +38,6 @@ from lakerunner.series.notes import Note
 T = TypeVar("T")
 TRUNCATED = "results truncated due to limit"
 _MOST_NOTES = 10
-_AT_ONCE = 3  # an answer with fewer chunks is small
-_GZIP_LEVEL, _GZIP_WINDOW = 1, 31
 BAD_DATA, EXECUTION, TIMEOUT, INTERNAL = "bad_data", "execution", "timeout", "internal"
 UNAVAILABLE, NOT_FOUND = "unavailable", "not_found"
 UNAUTHORIZED, FORBIDDEN, TOO_MANY = "unauthorized", "forbidden", "too_many_requests"
@@ -70,21 +61,6 @@ def success_body(data: Any, warnings: Sequence[str] = (), infos: Sequence[str] =
     return orjson.dumps({"status": "success", "data": data, **notes})
 
 
-def whole_response(request: Request, body: bytes, media_type: str = JSON) -> Response:
-    """Return a response with this body, gzipped if the client accepts that."""
-    return _whole(request, b"".join(_packed(request, [body])), media_type)
-
-
-async def stream_response(request: Request, chunks: Iterator[bytes], close: Callable[[], None]) -> Response:
-    """Return a response of these chunks. It owns `close`, which may block: it is called when all is sent, or fails."""
-    packed = _packed(request, chunks)
-    first = await to_thread.run_sync(lambda: list(islice(packed, _AT_ONCE)))
-    if len(first) < _AT_ONCE:
-        await to_thread.run_sync(close)
-        return _whole(request, b"".join(first))
-    return Stream(in_thread(chain(first, packed)), JSON, close, _headers(request))
-
-
 def note_texts(notes: Iterable[Note], level: str, query: str) -> list[str]:
     """Return the texts of the notes of this level; beyond a maximum, one text counts the rest."""
     texts = [note_text(note, query) for note in notes if note.level == level]
@@ -101,34 +77,6 @@ def account_warnings(account: Account) -> list[str]:
         for one in account.missing
     ]
     return found + sorted(account.warnings)
-
-
-def _whole(request: Request, body: bytes, media_type: str = JSON) -> Response:
-    return Response(body, headers={"content-type": media_type} | _headers(request))
-
-
-def _headers(request: Request) -> dict[str, str]:
-    always = {"vary": "Accept-Encoding", "cache-control": "no-store"}
-    return always | ({"content-encoding": "gzip"} if _takes_gzip(request) else {})
-
-
-def _takes_gzip(request: Request) -> bool:
-    for one in request.headers.get("accept-encoding", "").split(","):
-        name, _, rest = one.partition(";")
-        if name.strip().lower() == "gzip":
-            return rest.replace(" ", "").removeprefix("q=").strip("0.") != "" or not rest
-    return False
-
-
-def _packed(request: Request, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    if not _takes_gzip(request):
-        yield from chunks
-        return
-    packer = isal_zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
-    for chunk in chunks:
-        if packed := packer.compress(chunk):
-            yield packed
-    yield packer.flush()
 
 
 class PrometheusError(Exception):
@@ -184,10 +132,10 @@ def to_prometheus_error(error: Exception) -> PrometheusError:
     return PrometheusError(INTERNAL, str(error_body(error)["message"]))
 
 
-async def run_work(request: Request, limits: QueryLimits, caller: Caller, work: Callable[[], T]) -> T:
+async def run_work(asked: QueryRequest, work: Callable[[], T]) -> T:
     """Run blocking work of a query in a slot, with its errors converted."""
     try:
-        return await run_in_slot(request, limits, caller, work)
+        return await asked.run(work)
     except Exception as error:
         raise to_execution_error(error) from error
 

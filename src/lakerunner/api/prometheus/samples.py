@@ -14,17 +14,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from anyio import to_thread
-from starlette.requests import Request
 from starlette.responses import Response
 
 from lakerunner.api.body import BodyLimit, content_type, read_sent, unsnappy
 from lakerunner.api.formats.format import WARNINGS_HEADER, header_text
 from lakerunner.api.formats.remote_read import SAMPLES, ReadQuery, read_request, read_response
-from lakerunner.api.limits import QueryLimits
 from lakerunner.api.prometheus.lists import MAX_SELECTORS, read_selectors
 from lakerunner.api.prometheus.request import MAX_MS, MIN_MS, Parameters
 from lakerunner.api.prometheus.response import (
@@ -32,10 +31,10 @@ from lakerunner.api.prometheus.response import (
     PrometheusError,
     account_warnings,
     run_work,
-    whole_response,
 )
+from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import whole_response
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name, value_of
-from lakerunner.model.organization import Caller
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.language import LOOKBACK_MS
 from lakerunner.promql.selection.staleness import STALE_BITS
@@ -60,25 +59,26 @@ class StoredSeries:
     """The endpoints that return stored samples."""
 
     lake: MetricsLake
-    limits: QueryLimits
 
-    async def federate(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+    async def federate(self, asked: QueryRequest, given: Parameters) -> Response:
         selectors = read_selectors(given.all("match[]"))
-        escaping = escaping_of(request.headers.get("accept", ""))
+        escaping = escaping_of(asked.http.headers.get("accept", ""))
+        now_ns = asked.now_ns()
         now = now_ns // MS_NS
 
         def encode() -> EncodedSamples:
             if not selectors:
                 return b"", []
-            found = self.lake.samples(caller.organization.id, selectors, now - LOOKBACK_MS, now, now_ns)
+            found = self.lake.samples(asked.organization, selectors, now - LOOKBACK_MS, now, now_ns)
             return exposition(found.samples, escaping), [found]
 
-        body, found = await run_work(request, self.limits, caller, encode)
-        response = whole_response(request, body, media_type(escaping))
+        body, found = await run_work(asked, encode)
+        response = whole_response(asked.http, body, media_type(escaping))
         response.headers.update(_warning_header(found))
         return response
 
-    async def read(self, request: Request, caller: Caller, _given: Parameters, now_ns: int) -> Response:
+    async def read(self, asked: QueryRequest, _given: Parameters) -> Response:
+        request, now_ns = asked.http, asked.now_ns()
         if content_type(request) not in (PROTOBUF, ""):
             raise PrometheusError(
                 BAD_DATA, f"remote read takes {PROTOBUF} in a snappy block, not {content_type(request)}"
@@ -95,15 +95,15 @@ class StoredSeries:
 
         def encode() -> EncodedSamples:
             known: list[StoredSamples] = []
-            message = read_response(self._results(caller, queries, now_ns, known))
+            message = read_response(self._results(asked.organization, queries, now_ns, known))
             return pa.Codec("snappy").compress(message, asbytes=True), known
 
-        body, found = await run_work(request, self.limits, caller, encode)
+        body, found = await run_work(asked, encode)
         headers = {"content-type": PROTOBUF, "content-encoding": "snappy", "cache-control": "no-store"}
         return Response(body, headers=headers | _warning_header(found))
 
     def _results(
-        self, caller: Caller, queries: Sequence[ReadQuery], now_ns: int, known: list[StoredSamples]
+        self, organization: UUID, queries: Sequence[ReadQuery], now_ns: int, known: list[StoredSamples]
     ) -> Iterator[Samples]:
         """Yield the samples of each query, one at a time; add the rest of each answer, its warnings, to `known`."""
         for query in queries:
@@ -111,7 +111,7 @@ class StoredSeries:
             if end < start:
                 yield NO_SAMPLES
                 continue
-            found = self.lake.samples(caller.organization.id, [query.matchers], start, end, now_ns)
+            found = self.lake.samples(organization, [query.matchers], start, end, now_ns)
             known.append(replace(found, samples=NO_SAMPLES))
             yield found.samples
 

@@ -17,7 +17,8 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import BodyLimit, content_type, read_body, require_json
-from lakerunner.api.openapi import COUNT, JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply
+from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, json_reply
+from lakerunner.api.schema import COUNT, record
 from lakerunner.model.errors import NotAllowed, NotFound, TooLarge, UserError
 from lakerunner.model.notification import PROVIDERS, CreatedObject, created_objects, parse_json, validation_code
 from lakerunner.model.organization import Organization, Role
@@ -44,18 +45,10 @@ RECEIVE = Operation(
         Parameter("provider", "path", {"enum": list(PROVIDERS)}, "provider whose form the notification has", "s3"),
     ),
     body={JSON: Body({"type": ["object", "array"]}, _EXAMPLE)},
-    replies={
-        200: Reply(
-            "Number of raw objects in the notification, and how many of them were new; or the "
-            "answer to Azure's handshake.",
-            {
-                JSON: {
-                    "type": "object",
-                    "properties": {"objects": COUNT, "new": COUNT, "validationResponse": TEXT},
-                }
-            },
-        )
-    },
+    replies=json_reply(
+        "Number of raw objects in the notification, and how many of them were new; or the answer to Azure's handshake.",
+        record("objects? new? validationResponse?", objects=COUNT, new=COUNT),
+    ),
     errors=(400, 401, 403, 404, 413, 415, 503),
 )
 

@@ -26,7 +26,7 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import retry_seconds
 from lakerunner.api.key_cache import address_of, client_address
 from lakerunner.api.limits import Holdings
-from lakerunner.api.push.otlp_http import rpc_status
+from lakerunner.api.push.http_doors import rpc_status
 from lakerunner.api.push.receiver import Receiver
 from lakerunner.api.tls import Certificate, KeyPair
 from lakerunner.model.errors import (

@@ -108,22 +108,18 @@ class Receiver:
         for batch in left:
             self._answer(batch, dict.fromkeys(batch.requests, _stopping()), {})
 
-    def accept(self, organization: Organization, signal: str, form: str, data: bytes) -> MessageCounts | None:
-        """Block until the request is durable; return its counts if it is remote-write.
+    async def accept_soon(
+        self, organization: Organization, signal: str, form: str, data: bytes
+    ) -> MessageCounts | None:
+        """Return when the request is durable, with its counts if it is remote-write; no thread is held meanwhile.
 
         Raise UserError if it is not valid in its format, Busy if too much waits, Unavailable if it could not be
         stored; after the latter two it may be sent again.
         """
-        return self.offer(organization, signal, form, data).result()
-
-    async def accept_soon(
-        self, organization: Organization, signal: str, form: str, data: bytes
-    ) -> MessageCounts | None:
-        """Do as `accept`, but hold no thread while the request waits for its object."""
         return await asyncio.wrap_future(await to_thread.run_sync(self.offer, organization, signal, form, data))
 
     def offer(self, organization: Organization, signal: str, form: str, data: bytes) -> PushResult:
-        """Do as `accept`, but return a future instead of blocking."""
+        """Do as `accept_soon`, but return a future at once."""
         signal_named(signal)  # raises UserError for an unknown signal
         if not data:
             return _done()  # an empty request is valid and has no records

@@ -6,144 +6,77 @@ or lists what it lacks, or is an error. If the client leaves, its query ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import BodyLimit, read_json
+from lakerunner.api.body import BodyLimit
 from lakerunner.api.formats.format import Format
 from lakerunner.api.formats.row_formats import FORMATS, format_accepted, format_named
-from lakerunner.api.limits import QueryLimits, respond
-from lakerunner.api.openapi import (
-    ANY,
-    BOOLEAN,
-    COUNT,
-    JSON,
-    TEXT,
-    TIME,
-    Body,
-    Endpoint,
-    Operation,
-    Parameter,
-    Reply,
-    Schema,
-)
+from lakerunner.api.openapi import JSON, Body, Operation, Parameter, Reply, json_reply
+from lakerunner.api.query_service import QueryRequest, QueryService
+from lakerunner.api.schema import ANY, BOOLEAN, COUNT, OBJECT, TEXT, TIME, array, closed, flag, one_of, record, text
 from lakerunner.lakeql.tables import describe_tables
 from lakerunner.model.errors import UserError
-from lakerunner.model.organization import Role
 from lakerunner.query.answer import Answer
 from lakerunner.query.options import ENGINES, read_engine
 from lakerunner.query.sql import Question, SqlQueries
 
 _FIELDS = ("query", "parameters", "partial", "engine", "format")
 _QUERY_STRING = ("format",)
-_FORMAT: Schema = {"type": "string", "enum": list(FORMATS)}
-_COLUMNS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "type"],
-        "properties": {"name": TEXT, "type": {"type": "string", "description": "Arrow's name of the type"}},
+_FORMAT = one_of(FORMATS)
+_MISSING = record("segments start end reason", segments=COUNT, start=TIME, end=TIME)
+_ANSWER = record(
+    "columns rows row_count complete missing degraded warnings stats",
+    columns=array(record("name type", type=text("Arrow's name of the type"))),
+    rows=array(OBJECT),
+    row_count=COUNT,
+    complete=BOOLEAN,
+    missing={
+        "type": "array",
+        "description": "data that could not be read; empty if the answer is complete",
+        "items": _MISSING,
     },
-}
-_MISSING: Schema = {
-    "type": "array",
-    "description": "data that could not be read; empty if the answer is complete",
-    "items": {
-        "type": "object",
-        "required": ["segments", "start", "end", "reason"],
-        "properties": {"segments": COUNT, "start": TIME, "end": TIME, "reason": TEXT},
+    degraded={"type": ["string", "null"], "description": "reason why the answer may be out of date"},
+    warnings=array(TEXT, description="time before which data has expired by retention"),
+    stats={**OBJECT, "description": "statistics: segments, row groups, bytes, seconds of each stage"},
+)
+_REQUEST = record(
+    "query parameters? partial? engine? format?",
+    query=text("one SELECT (docs/formats/lakeql.md)"),
+    parameters={
+        "description": "values of $name, or of $1, $2, ...",
+        "oneOf": [{"type": "object"}, {"type": "array"}],
     },
-}
-_ANSWER: Schema = {
-    "type": "object",
-    "required": ["columns", "rows", "row_count", "complete", "missing", "degraded", "warnings", "stats"],
-    "properties": {
-        "columns": _COLUMNS,
-        "rows": {"type": "array", "items": {"type": "object"}},
-        "row_count": COUNT,
-        "complete": BOOLEAN,
-        "missing": _MISSING,
-        "degraded": {"type": ["string", "null"], "description": "reason why the answer may be out of date"},
-        "warnings": {
-            "type": "array",
-            "items": TEXT,
-            "description": "time before which data has expired by retention",
-        },
-        "stats": {"type": "object", "description": "statistics: segments, row groups, bytes, seconds of each stage"},
-    },
-}
-_REQUEST: Schema = {
-    "type": "object",
-    "required": ["query"],
-    "additionalProperties": False,
-    "properties": {
-        "query": {"type": "string", "description": "one SELECT (docs/formats/lakeql.md)"},
-        "parameters": {
-            "description": "values of $name, or of $1, $2, ...",
-            "oneOf": [{"type": "object"}, {"type": "array"}],
-        },
-        "partial": {
-            "type": "boolean",
-            "description": "list data that cannot be read instead of failing; json and sse only. Default: true "
-            "for sse, else false",
-        },
-        "engine": {"type": "string", "enum": list(ENGINES), "default": ENGINES[0]},
-        "format": {**_FORMAT, "description": "overrides the Accept header"},
-    },
-}
-_CONTENT: dict[str, Schema] = {one.media_type: ANY for one in FORMATS.values()} | {JSON: _ANSWER}
+    partial=flag(
+        "list data that cannot be read instead of failing; json and sse only. Default: true for sse, else false"
+    ),
+    engine=one_of(ENGINES, default=ENGINES[0]),
+    format={**_FORMAT, "description": "overrides the Accept header"},
+)
+_EXAMPLE = {"query": "SELECT service_name, count(*) AS n FROM logs GROUP BY ALL ORDER BY ALL"}
 QUERY = Operation(
-    tag="sql",
-    summary="Run a SQL query",
+    "sql",
+    "Run a SQL query",
+    {200: Reply("The rows.", {one.media_type: ANY for one in FORMATS.values()} | {JSON: _ANSWER})},
     description="Rows in the format of Accept or `format`. json and parquet are complete or an error "
     "status; ndjson, csv and arrow are cut off if the query fails later; sse ends with a "
     "`done` or `error` event (docs/formats/sql_api.md).",
     parameters=(Parameter("format", "query", _FORMAT, "overrides the Accept header", "json"),),
-    body={JSON: Body(_REQUEST, {"query": "SELECT service_name, count(*) AS n FROM logs GROUP BY ALL ORDER BY ALL"})},
-    replies={200: Reply("The rows.", _CONTENT)},
+    body={JSON: Body(closed(_REQUEST), _EXAMPLE)},
     errors=(400, 401, 403, 406, 413, 415, 429, 503),
 )
-_DESCRIBED_COLUMNS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "type", "description"],
-        "properties": {"name": TEXT, "type": TEXT, "description": TEXT},
-    },
-}
-_TABLE: Schema = {
-    "type": "object",
-    "required": ["name", "description", "columns", "aliases"],
-    "properties": {
-        "name": TEXT,
-        "description": TEXT,
-        "columns": _DESCRIBED_COLUMNS,
-        "aliases": {"type": "object", "additionalProperties": TEXT},
-    },
-}
+_TABLE = record(
+    "name description columns aliases",
+    columns=array(record("name type description")),
+    aliases={"type": "object", "additionalProperties": TEXT},
+)
 TABLES = Operation(
-    tag="sql",
-    summary="List the tables, their columns and types",
-    replies={
-        200: Reply(
-            "The tables.",
-            {
-                JSON: {
-                    "type": "object",
-                    "required": ["tables"],
-                    "properties": {"tables": {"type": "array", "items": _TABLE}},
-                }
-            },
-        )
-    },
-    errors=(401, 403, 503),
+    "sql", "List the tables, their columns and types", json_reply("The tables.", record("tables", tables=array(_TABLE)))
 )
 QUERY_LIMIT = BodyLimit(1 << 20, "the limit of a query and its parameters")
 
@@ -214,30 +147,27 @@ def _partial(body: Mapping[str, Any], chosen: Format) -> bool:
 
 @dataclass(frozen=True)
 class SqlApi:
-    """The endpoints of SQL. `now_ns` is the clock."""
+    """The endpoints of SQL."""
 
     queries: SqlQueries
-    authenticator: Authenticator
-    now_ns: Callable[[], int]
-    limits: QueryLimits
+    service: QueryService
 
     def routes(self) -> list[Route]:
         return [
-            Endpoint("/api/v1/sql", self.query, POST=QUERY),
-            Endpoint("/api/v1/sql/tables", self.tables, GET=TABLES),
+            self.service.endpoint("/api/v1/sql", self.query, POST=QUERY),
+            self.service.endpoint("/api/v1/sql/tables", self.tables, GET=TABLES),
         ]
 
-    async def query(self, request: Request) -> Response:
-        caller = await self.authenticator.admit(request, Role.READ)
-        body = await read_json(request, QUERY_LIMIT)
+    async def query(self, asked: QueryRequest) -> Response:
+        request = asked.http
+        body = await asked.json(QUERY_LIMIT)
         sql = SqlRequest.parse(body, request.query_params, request.headers.get("accept", "*/*"))
 
         def begin() -> Answer:
-            question = Question(sql.text, self.now_ns(), sql.parameters, sql.partial, sql.engine)
-            return self.queries.sql(caller.organization.id, question)
+            question = Question(sql.text, asked.now_ns(), sql.parameters, sql.partial, sql.engine)
+            return self.queries.sql(asked.organization, question)
 
-        return await respond(request, self.limits, caller, begin, sql.format.respond)
+        return await asked.respond(begin, sql.format.respond)
 
-    async def tables(self, request: Request) -> Response:
-        await self.authenticator.admit(request, Role.READ)
+    async def tables(self, _asked: QueryRequest) -> Response:
         return JSONResponse({"tables": describe_tables()})

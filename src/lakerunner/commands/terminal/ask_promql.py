@@ -22,7 +22,7 @@ import click
 import orjson
 
 from lakerunner.api.time_range import time_range
-from lakerunner.commands.terminal.ask_sql import INCOMPLETE
+from lakerunner.commands.terminal.ask_sql import INCOMPLETE, say
 from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import (
     AnswerEnd,
@@ -113,7 +113,7 @@ def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> in
     try:
         return _ask(client, question, form or ("table" if question.instant else "plot"), now_ns)
     except LakerunnerError as error:
-        _say(error_text(error, question.text))
+        say(error_text(error, question.text))
         return 1
 
 
@@ -128,7 +128,7 @@ def _ask(client: Client, question: Question, form: str, now_ns: int) -> int:
         answered = orjson.loads(client.download_promql(body))
         click.echo("\n".join(escape_controls(line) for line in read_lines(answered["reads"])))
         for warning in answered["warnings"]:
-            _say(warning)
+            say(warning)
         return 0 if answered["complete"] else INCOMPLETE
     if form == "json":
         answered = client.download_promql(body)
@@ -145,8 +145,8 @@ def _ask(client: Client, question: Question, form: str, now_ns: int) -> int:
     else:
         show_table(answer, sys.stdout)
     for note in (*answer.notes, *_hints(client, question, answer, body)):
-        _say(note)
-    warn(answer.ended, _say)
+        say(note)
+    warn(answer.ended, say)
     return 0 if answer.ended.complete else INCOMPLETE
 
 
@@ -291,7 +291,3 @@ def parse_question(text: str, options: Mapping[str, Any]) -> Question:
         **{name: options.get(name, False) for name in ("explain", "plan", "analyze")},
         engine=options.get("engine", "duckdb"),
     )
-
-
-def _say(sentence: str) -> None:
-    click.echo(escape_controls(sentence), err=True)

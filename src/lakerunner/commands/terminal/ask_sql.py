@@ -70,7 +70,7 @@ def ask(client: Client, command: SqlCommand) -> AnswerEnd:
     text = f"{command.prefix} {command.query.text}" if command.prefix else command.query.text
     query = replace(command.query, text=text)
     ended = _write_answer(client, query, command)
-    warn(ended, _say)
+    warn(ended, say)
     return ended
 
 
@@ -79,7 +79,7 @@ def ask_once(client: Client, command: SqlCommand) -> int:
     try:
         return 0 if ask(client, command).complete else INCOMPLETE
     except LakerunnerError as error:
-        _say(error_text(error, "" if command.prefix else command.query.text))
+        say(error_text(error, "" if command.prefix else command.query.text))
         return 1
 
 
@@ -154,5 +154,6 @@ def _json(whole: str, value: str) -> Any:
         raise UserError(f"--param {whole!r}: the text after := is not JSON: {error}") from error
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """Write a line to standard error."""
     click.echo(escape_controls(sentence), err=True)

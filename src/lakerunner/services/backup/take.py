@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from lakerunner.index.index import Index
 from lakerunner.index.snapshot import NamedObject, Snapshot
@@ -66,15 +67,6 @@ class BackupRequest:
     prune: bool = False
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """When the index was dumped, and its versions."""
-
-    time: str
-    postgres: int
-    migration: str
-
-
 def run_backup(settings: Settings, target: ObjectStore, request: BackupRequest, say: Say) -> Manifest:
     with inspected(settings) as index, TemporaryDirectory(prefix="lakerunner-backup-") as at:
         store = shared_store(store_address(settings))
@@ -122,7 +114,8 @@ class Backup:
         Copying(self.target, self.target, self.work).fetch(place_of(last) + CATALOG, path)
         return [path]
 
-    def _dump(self, catalog: Catalog, request: BackupRequest, say: Say) -> _Moment:
+    def _dump(self, catalog: Catalog, request: BackupRequest, say: Say) -> dict[str, Any]:
+        """Dump the index; return its time and versions, which are fields of the manifest."""
         if not request.index_only:
             say("listing raw objects")
             for root in self.settings.routes.roots:
@@ -133,7 +126,7 @@ class Backup:
             snapshot.dump(self.work / DUMP)
             if not request.index_only:
                 self._name(catalog, snapshot, without_raw=request.without_raw)
-            return _Moment(time, snapshot.postgres, snapshot.migration)
+            return {"time": time, "postgres": snapshot.postgres, "migration": snapshot.migration}
 
     def _name(self, catalog: Catalog, snapshot: Snapshot, *, without_raw: bool) -> None:
         bucket = self.store.bucket
@@ -168,14 +161,14 @@ class Backup:
             say(f"copied {done} of {plural(files + raws, 'object')}, {done_bytes} of {file_bytes + raw_bytes} bytes")
         return gone
 
-    def _manifest(self, catalog: Catalog, name: str, moment: _Moment, request: BackupRequest, lost: int) -> Manifest:
+    def _manifest(
+        self, catalog: Catalog, name: str, moment: dict[str, Any], request: BackupRequest, lost: int
+    ) -> Manifest:
         files, file_bytes, raws, raw_bytes = catalog.totals()
         dump = self.work / DUMP
         return Manifest(
             name=name,
-            time=moment.time,
-            postgres=moment.postgres,
-            migration=moment.migration,
+            **moment,
             bucket=self.store.bucket,
             index_only=request.index_only,
             without_raw=request.without_raw,

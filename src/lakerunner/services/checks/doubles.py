@@ -14,7 +14,7 @@ is read several times, each time for a share of the digests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from random import Random
 from uuid import UUID
 
@@ -65,14 +65,14 @@ def _check_hour(lake: Lake, scope: CheckScope, hour: Hour, found: Findings) -> N
         try:
             equal, pair = _equal_rows(lake, segments, hour.time)
         except Corrupt as error:  # or missing: the check of files reports it if the segment is live
-            if _all_live(lake, segments):
+            if lake.all_live(segments):
                 where = f"{hour.collector}/{hour.signal}"
                 found.add(
                     scope.finding(CHECK, ERROR, f"cannot read an hour: {error}", where, "see the findings on files")
                 )
                 return
             continue
-        if not equal or _all_live(lake, segments):
+        if not equal or lake.all_live(segments):
             break
     else:
         return
@@ -81,11 +81,6 @@ def _check_hour(lake: Lake, scope: CheckScope, hour: Hour, found: Findings) -> N
         what = f"{plural(equal, 'row')} in two live segments or more: delivered twice, and not merged"
         where = f"{hour.collector}/{hour.signal} {hour_of(hour.time.start_ns):%Y-%m-%d %H}h: {pair[0]}, {pair[1]}"
         found.add(scope.finding(CHECK, NOTE, what, where, _MERGED))
-
-
-def _all_live(lake: Lake, segments: Iterable[Segment]) -> bool:
-    ids = {segment.id for segment in segments}
-    return lake.index.inspect.still_live(ids) == ids
 
 
 def _equal_rows(lake: Lake, segments: list[Segment], time: TimeRange) -> tuple[int, tuple[UUID, UUID] | None]:

@@ -7,7 +7,7 @@ counts go on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import Organization
+from lakerunner.model.segment import Segment
 from lakerunner.objects.store import ObjectStore
 
 ERROR, NOTE = "error", "note"
@@ -72,6 +73,11 @@ class Lake:
     store: ObjectStore
     directory: Path
     say: Callable[[str], None]
+
+    def all_live(self, segments: Iterable[Segment]) -> bool:
+        """Return whether none of these segments was replaced meanwhile."""
+        ids = {segment.id for segment in segments}
+        return self.index.inspect.still_live(ids) == ids
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier, window_end
 from lakerunner.model.time import MIN_NS, MS_NS, TimeRange, iso_time
 from lakerunner.pipeline.rollup_job import JSON
 from lakerunner.services.checks.finding import ERROR, CheckScope, Findings, Lake
-from lakerunner.services.checks.row_digest import Digests, attribute_digests, row_digests
+from lakerunner.services.checks.row_digest import Digests, attribute_digests, is_within, row_digests
 from lakerunner.services.checks.segment_reading import batches, opened
 
 CHECK = "rollups"
@@ -149,7 +149,7 @@ def _check_segment(
         troubles = compare_buckets(expected, [(one, _rows_of(lake, one, ends)) for one in stored])
     except (Absent, Corrupt) as error:
         raise Unfit("a file cannot be read, see the findings on files") from error
-    if troubles and not _unchanged(lake, [segment, *used, *stored]):
+    if troubles and not lake.all_live([segment, *used, *stored]):
         raise Unfit("replaced meanwhile")
     found.looked_at["windows recomputed"] += expected.num_rows
     found.looked_at["segments rolled up again"] += 1
@@ -165,18 +165,11 @@ def _ends(segment: Segment, target: int) -> TimeRange:
     return TimeRange(first * MS_NS, last * MS_NS + 1)
 
 
-def _unchanged(lake: Lake, segments: list[Segment]) -> bool:
-    ids = {segment.id for segment in segments}
-    return lake.index.inspect.still_live(ids) == ids
-
-
 def _rows_of(lake: Lake, segment: Segment, ends: TimeRange) -> pa.Table:
     kept = []
     with opened(lake.store, segment.path, segment.bytes, lake.directory) as file:
         for batch in batches(file, segment.path):
-            times = batch.column("timestamp").cast(pa.int64())
-            inside = pc.and_(pc.greater_equal(times, ends.start_ns), pc.less(times, ends.end_ns))
-            kept.append(batch.filter(inside))
+            kept.append(batch.filter(is_within(batch, ends)))
         return pa.Table.from_batches(kept, file.schema_arrow)
 
 
@@ -229,7 +222,8 @@ def _differences(
     found = []
     for name in ROLLUPS.schema.names:
         if name in _SUMS:
-            found.append((name, _differ(_full_sum(mine, name), _full_sum(theirs, name))))
+            sums = _full_sum(mine, name), _full_sum(theirs, name)
+            found.append((name, ~np.isclose(*sums, rtol=_CLOSE, atol=0.0, equal_nan=True)))
         elif name in _MAPS:
             one: Digests = attribute_digests(mine, name, json)
             found.append((name, one != attribute_digests(theirs, name, their_json)))
@@ -247,10 +241,6 @@ def _full_sum(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.float64]:
             lost = batch.column(more).fill_null(0.0).to_numpy(zero_copy_only=False)
             total = np.where(np.isfinite(total), total + lost, total)
     return total
-
-
-def _differ(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    return ~np.isclose(one, other, rtol=_CLOSE, atol=0.0, equal_nan=True)
 
 
 def _name(buckets: pa.RecordBatch, place: int) -> str:

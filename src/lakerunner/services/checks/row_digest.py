@@ -212,7 +212,7 @@ def identities(store: SegmentStore, segment: Segment, time: TimeRange, directory
     before = 0
     with opened(store, segment.path, segment.bytes, directory) as file:
         for batch in batches(file, segment.path, columns):
-            within = _is_within(batch, time)
+            within = is_within(batch, time)
             rows = batch.filter(within)
             if rows.num_rows:
                 places = np.flatnonzero(within.to_numpy(zero_copy_only=False)) + before
@@ -228,6 +228,7 @@ def _are_identified(rows: pa.RecordBatch, signal: str) -> npt.NDArray[np.bool_]:
     return known
 
 
-def _is_within(batch: pa.RecordBatch, time: TimeRange) -> pa.Array:
+def is_within(batch: pa.RecordBatch, time: TimeRange) -> pa.Array:
+    """Mark the rows of this time."""
     times = batch.column("timestamp").cast(pa.int64())
     return pc.and_(pc.greater_equal(times, time.start_ns), pc.less(times, time.end_ns))

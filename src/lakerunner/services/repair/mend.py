@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from lakerunner.index.commit import Basis, Commit
-from lakerunner.index.segments import CollectorTier
 from lakerunner.model.display import plural
 from lakerunner.model.errors import Conflict, Corrupt
 from lakerunner.model.failpoint import reach
@@ -81,9 +80,9 @@ def _repair(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> Repair
         return made
     if not unit.first.frequency_ms:
         return _restore_rows(tools, unit, damaged)
-    buckets = make_buckets(tools, unit, damaged)
+    rows, sources = make_buckets(tools, unit, damaged)
     would = "would make" if tools.dry_run else "made"
-    did = f"{would} {plural(buckets.rows, 'bucket')} again from {plural(buckets.sources, 'segment')}"
+    did = f"{would} {plural(rows, 'bucket')} again from {plural(sources, 'segment')}"
     return RepairOutcome(unit, did)
 
 
@@ -185,20 +184,13 @@ def _tools(settings: Settings, lake: Lake, dry_run: bool) -> Tools:
     )
 
 
-@dataclass(frozen=True)
-class RebuiltBuckets:
-    """How many buckets were computed, and from how many segments."""
-
-    rows: int
-    sources: int
-
-
-def make_buckets(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> RebuiltBuckets:
-    """Compute the buckets again and commit them. Unrepairable if not all of their source exists."""
+def make_buckets(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> tuple[int, int]:
+    """Compute the buckets again and commit them; return how many, and from how many segments. Unrepairable if not all
+    of their source exists."""
     work, basis = _plan_buckets(tools, unit)
     if bad := {one.id for one in (*work.sources, *work.made)} & set(damaged):
         if tools.dry_run:  # a real run repairs it first
-            return RebuiltBuckets(unit.rows, len(work.touched))
+            return unit.rows, len(work.touched)
         raise Unrepairable(f"segment {min(bad)}, which it is made of, cannot be read")
     with scratch() as directory:
         store = RedirectedStore(tools.lake.store, tools.put_file)
@@ -222,7 +214,7 @@ def make_buckets(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> R
         )
         tools.lake.index.commit(commit)
         reach("after-roll")
-    return RebuiltBuckets(rows, len(work.touched))
+    return rows, len(work.touched)
 
 
 def _plan_buckets(tools: Tools, unit: RepairUnit) -> tuple[RollupWork, Basis]:
@@ -242,10 +234,7 @@ def _plan_buckets(tools: Tools, unit: RepairUnit) -> tuple[RollupWork, Basis]:
     basis = Basis(target.collector, target.signal, source.frequency_ms, work.span, frozenset(one.id for one in sources))
     work = replace(work, sources=tuple(sources))
     if expired_ns > work.span.start_ns:
-        work = replace(work, whole_from_ns=expired_ns, made=_existing_buckets(tools, target, work.span, unit))
+        # Existing buckets whose source rows have expired are left as they are.
+        made = tuple(one for one in index.inspect.tier(target, work.span) if one.id not in unit.ids)
+        work = replace(work, whole_from_ns=expired_ns, made=made)
     return work, basis
-
-
-def _existing_buckets(tools: Tools, target: CollectorTier, time: TimeRange, unit: RepairUnit) -> tuple[Segment, ...]:
-    """Return the existing buckets; those whose source rows have expired are left as they are."""
-    return tuple(one for one in tools.lake.index.inspect.tier(target, time) if one.id not in unit.ids)

@@ -1,4 +1,6 @@
-"""Chores for other objects of the store: raw objects past `raw_retention`, and uploads that were never finished.
+"""Chores for what is not a segment: raw objects past `raw_retention`, uploads that were never finished, and in the
+index pushed requests that are too old to be recognized as duplicates, and failed work whose segments are all gone or
+done.
 
 Raw objects are deleted if they were ingested exactly as they are in the store. Failed ones, pending ones and ones that
 were never announced stay. What always holds: their rows in `source_objects` stay, so content that comes back under its
@@ -12,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from lakerunner.api.push.push_store import REMEMBERED_SECONDS
+from lakerunner.bus.topics import CompactBox, RollupBox, decode
 from lakerunner.index.index import Index
-from lakerunner.index.sweep import ListedObject
-from lakerunner.model.errors import UserError
+from lakerunner.index.sweep import FailedBox, ListedObject
+from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.model.failpoint import reach
 from lakerunner.model.source import Routes
 from lakerunner.model.time import SECOND_NS, duration_ns
@@ -105,3 +108,67 @@ class AbandonedUploads:
 def _upload_finding(upload: Upload) -> Finding:
     reason = "started before the grace time and never finished"
     return Finding(SweepKind.UPLOAD, "", reason, upload.started_ns, None, (upload.key,), upload.bytes, about=upload)
+
+
+class OldPushes:
+    """Forgets old pushed requests. Doors do so too, a few with every batch that they store; this is for idle doors."""
+
+    name = "pushes"
+
+    def __init__(self, index: Index, page: int = PAGE) -> None:
+        self._index = index
+        self._page = page
+
+    def find(self, now_ns: int) -> Iterator[FindingPage]:
+        count, oldest_ns = self._index.sweep.old_pushes(now_ns - _LEAST_NS)
+        if oldest_ns is not None:
+            reason = "requests received more than 24 h ago: duplicates of them are no longer detected"
+            yield FindingPage(count, (Finding(SweepKind.PUSH, "", reason, oldest_ns, count=count),))
+
+    def take(self, findings: Sequence[Finding], now_ns: int) -> Removal:  # noqa: ARG002 - the index knows which
+        forgotten = 0
+        while batch := self._index.sweep.forget_pushes(now_ns - _LEAST_NS, self._page):
+            forgotten += batch
+            if batch < self._page:
+                break
+        reach("after-forget")
+        return Removal(rows=(("push_objects", forgotten), ("pushes", forgotten)))
+
+
+class VoidWork:
+    """Forgets failed work that has nothing left to do: no retry can help it, and nothing needs it. A merge needs a live
+    segment, a rollup a live one that is not rolled up."""
+
+    name = "failed work"
+
+    def __init__(self, index: Index, page: int = PAGE) -> None:
+        self._index = index
+        self._page = page
+
+    def find(self, now_ns: int) -> Iterator[FindingPage]:  # noqa: ARG002 - void is not a matter of time
+        last: FailedBox | None = None
+        while page := self._index.sweep.failed_work(last, self._page):
+            yield FindingPage(len(page), tuple(_void(box) for box in page if self._is_void(box)))
+            if len(page) < self._page:
+                return
+            last = page[-1]
+
+    def _is_void(self, failed: FailedBox) -> bool:
+        try:
+            box = decode(failed.payload)
+        except Corrupt:  # written by another version, which may be able to read it
+            return False
+        if not isinstance(box, CompactBox | RollupBox):
+            return False
+        live = self._index.sweep.live(box.segments)
+        return not live or (isinstance(box, RollupBox) and all(live.values()))
+
+    def take(self, findings: Sequence[Finding], now_ns: int) -> Removal:  # noqa: ARG002
+        forgotten = self._index.sweep.forget_work([finding.about for finding in findings])
+        reach("after-forget")
+        return Removal(rows=(("failed_work", forgotten),))
+
+
+def _void(box: FailedBox) -> Finding:
+    reason = "none of its segments waits for this work any more"
+    return Finding(SweepKind.WORK, box.topic, reason, box.first_ns, box.organization, about=box)
