@@ -4,10 +4,8 @@ infinite are text."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
-from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.cursor import replace_invalid
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.resolve import DurationTerm, edge_of, term_of
@@ -82,13 +80,10 @@ def document(expression: Expression) -> Document:
 
 
 def _selector(node: Selector) -> Document:
-    found: Document = {"name": node.name, "matchers": _matchers(node.matchers)}
+    matchers = [{"name": one.name, "value": one.value, "type": one.op} for one in node.matchers]
+    found: Document = {"name": node.name, "matchers": matchers}
     found |= _duration("offset", node.offset) | _at(node.at)
     return found | {"anchored": node.extended == "anchored", "smoothed": node.extended == "smoothed"}
-
-
-def _matchers(matchers: Iterable[Matcher]) -> list[Document]:
-    return [{"name": matcher.name, "value": matcher.value, "type": matcher.op} for matcher in matchers]
 
 
 def _duration(name: str, duration: Duration) -> Document:

@@ -24,7 +24,6 @@ from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
 from lakerunner.promql.resolve import resolve
 from lakerunner.promql.selection.smoothing import extended_samples
-from lakerunner.series.arrays import Ints
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, finish, most_steps
 from lakerunner.series.evaluation.fragments import reaches, split
@@ -219,7 +218,7 @@ def _drop_names(samples: Samples) -> Samples:
     for row, (labels, drop) in enumerate(zip(samples.labels, samples.drop_name.tolist(), strict=True)):
         if samples.offsets[row] < samples.offsets[row + 1]:
             rows.setdefault(without_name(labels) if drop else labels, []).append(row)
-    places = [np.concatenate([_places(samples, row) for row in same]) for same in rows.values()]
+    places = [np.concatenate([np.arange(*samples.offsets[row : row + 2]) for row in same]) for same in rows.values()]
     for number, own in enumerate(places):
         times = samples.times[own]
         if len(np.unique(times)) < len(times):
@@ -228,10 +227,6 @@ def _drop_names(samples: Samples) -> Samples:
     inside = np.concatenate([np.zeros(0, np.int64), *places]).astype(np.int64)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(own) for own in places], dtype=np.int64)])
     return samples.take(list(rows), offsets, inside, np.zeros(len(rows), bool))
-
-
-def _places(samples: Samples, row: int) -> Ints:
-    return np.arange(samples.offsets[row], samples.offsets[row + 1])
 
 
 def _sort_by_labels(samples: Samples) -> Samples:

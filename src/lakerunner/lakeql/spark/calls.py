@@ -32,32 +32,16 @@ _MOMENT: Types = (Type.TIMESTAMP, Type.DATE)
 _INT: Types = (Type.INTEGER, Type.BIGINT)
 
 
-def _text_literal(node: exp.Expr) -> bool:
-    return node.is_string
-
-
-def _filled_literal(node: exp.Expr) -> bool:
-    return node.is_string and node.name != ""
-
-
-def _case_literal(node: exp.Expr) -> bool:
-    return node.is_string and node.name in ("", "c", "i")
-
-
 def _count_literal(node: exp.Expr) -> bool:
     number = read_integer(node)
     return number is not None and 0 <= number < 1 << 31
 
 
-def _place_literal(node: exp.Expr) -> bool:
-    return _count_literal(node) and read_integer(node) != 0
-
-
-_TEXT_LITERAL = Literal(_TEXT, _text_literal)
-_FILLED = Literal(_TEXT, _filled_literal)
-_CASE = Literal(_TEXT, _case_literal)
+_TEXT_LITERAL = Literal(_TEXT, lambda node: node.is_string)
+_FILLED = Literal(_TEXT, lambda node: node.is_string and node.name != "")
+_CASE = Literal(_TEXT, lambda node: node.is_string and node.name in ("", "c", "i"))
 _COUNT = Literal(_INT, _count_literal)
-_PLACE = Literal(_INT, _place_literal)
+_PLACE = Literal(_INT, lambda node: _count_literal(node) and read_integer(node) != 0)
 
 
 # Parts of a time that date_part, EXTRACT and the function of the same name return.

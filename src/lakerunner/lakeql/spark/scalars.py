@@ -40,30 +40,14 @@ def _literal(_w: Writer, node: exp.Literal, _: SparkScope) -> Value:
     return Value(f"{digits}L", Type.BIGINT) if number < 1 << 63 else Value(f"{digits}BD", Type.HUGEINT)
 
 
-def _null(_w: Writer, _node: exp.Null, _: SparkScope) -> Value:
-    return NULL
-
-
-def _boolean(_w: Writer, node: exp.Boolean, _: SparkScope) -> Value:
-    return Value("TRUE" if node.this else "FALSE", Type.BOOLEAN)
-
-
 def _paren(w: Writer, node: exp.Expr, scope: SparkScope) -> Value:
     inner = w.value(node.this, scope)
     return Value(f"({inner.sql})", inner.type)
 
 
-def _alias(w: Writer, node: exp.Alias, scope: SparkScope) -> Value:
-    return w.value(node.this, scope)
-
-
 def _connected(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
     word = "AND" if isinstance(node, exp.And) else "OR"
     return Value(f"({w.condition(node.left, scope)} {word} {w.condition(node.right, scope)})", Type.BOOLEAN)
-
-
-def _not(w: Writer, node: exp.Not, scope: SparkScope) -> Value:
-    return Value(f"(NOT {w.condition(node.this, scope)})", Type.BOOLEAN)
 
 
 def _comparison(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
@@ -106,10 +90,6 @@ def _in(w: Writer, node: exp.In, scope: SparkScope) -> Value:
     return Value(f"({it} IN ({', '.join(others)}))", Type.BOOLEAN)
 
 
-def _exists(w: Writer, node: exp.Exists, scope: SparkScope) -> Value:
-    return Value(f"EXISTS ({w.subquery(node.this, scope)[0]})", Type.BOOLEAN)
-
-
 def _scalar(w: Writer, node: exp.Expr, scope: SparkScope) -> Value:
     sql, types = w.subquery(node, scope)
     if len(types) != 1:
@@ -150,19 +130,19 @@ def _case(w: Writer, node: exp.Case, scope: SparkScope) -> Value:
 LOGIC: Writers = {
     exp.Column: _column,
     exp.Literal: _literal,
-    exp.Null: _null,
-    exp.Boolean: _boolean,
+    exp.Null: lambda _w, _node, _scope: NULL,
+    exp.Boolean: lambda _w, node, _scope: Value("TRUE" if node.this else "FALSE", Type.BOOLEAN),
     exp.Paren: _paren,
-    exp.Alias: _alias,
+    exp.Alias: lambda w, node, scope: w.value(node.this, scope),
     exp.And: _connected,
     exp.Or: _connected,
-    exp.Not: _not,
+    exp.Not: lambda w, node, scope: Value(f"(NOT {w.condition(node.this, scope)})", Type.BOOLEAN),
     **dict.fromkeys(_COMPARISONS, _comparison),
     exp.NullSafeNEQ: _distinct_from,
     exp.Is: _is,
     exp.Between: _between,
     exp.In: _in,
-    exp.Exists: _exists,
+    exp.Exists: lambda w, node, scope: Value(f"EXISTS ({w.subquery(node.this, scope)[0]})", Type.BOOLEAN),
     exp.Subquery: _scalar,
     exp.Select: _scalar,
     exp.Like: _like,

@@ -34,10 +34,6 @@ class Moments(NamedTuple):
     seconds: Ints
 
 
-def _time(invocation: Invocation) -> Scalar:
-    return Scalar(invocation.steps.times / 1000)
-
-
 def _timestamp(invocation: Invocation) -> Vector:
     """Return the times of a selector's samples; for anything else the time of the step."""
     if not invocation.arguments:
@@ -121,7 +117,7 @@ def _replaced(invocation: Invocation) -> Scalar:
 
 
 CLOCK = (
-    Function("time", (), SCALAR, _time, per_series=False, steady=never_steady),
+    Function("time", (), SCALAR, lambda call: Scalar(call.steps.times / 1000), per_series=False, steady=never_steady),
     Function("timestamp", (VECTOR,), VECTOR, _timestamp, of_sample=True, steady=_steady_timestamp),
     Function("start_timestamp", (VECTOR,), VECTOR, _start_timestamp, experimental=True, of_sample=True),
     _calendar("year", lambda moments: _civil(moments)[0]),

@@ -4,7 +4,7 @@ conversions between vector and scalar, absent() and absent_over_time()."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,12 +61,11 @@ def _round(invocation: Invocation) -> Vector:
     return map_numbers(vector_of(invocation), lambda values: np.floor(values * inverse + 0.5) / inverse)
 
 
-def _max_of(invocation: Invocation) -> Scalar:
-    return Scalar(maximum(scalar_of(invocation, 0), scalar_of(invocation, 1)))
+def _of_two(name: str, choose: Callable[[Floats, Floats], Floats]) -> Function:
+    def evaluate(invocation: Invocation) -> Scalar:
+        return Scalar(choose(scalar_of(invocation, 0), scalar_of(invocation, 1)))
 
-
-def _min_of(invocation: Invocation) -> Scalar:
-    return Scalar(minimum(scalar_of(invocation, 0), scalar_of(invocation, 1)))
+    return Function(name, (SCALAR, SCALAR), SCALAR, evaluate, per_series=False, experimental=True)
 
 
 NUMBERS = (
@@ -83,13 +82,9 @@ NUMBERS = (
     Function("clamp_min", (VECTOR, SCALAR), VECTOR, _clamp_min),
     Function("clamp_max", (VECTOR, SCALAR), VECTOR, _clamp_max),
     Function("round", (VECTOR, SCALAR), VECTOR, _round, optional=1),
-    Function("max_of", (SCALAR, SCALAR), SCALAR, _max_of, per_series=False, experimental=True),
-    Function("min_of", (SCALAR, SCALAR), SCALAR, _min_of, per_series=False, experimental=True),
+    _of_two("max_of", maximum),
+    _of_two("min_of", minimum),
 )
-
-
-def _pi(invocation: Invocation) -> Scalar:
-    return Scalar(np.full(len(invocation.steps), math.pi))
 
 
 TRIGONOMETRY = (
@@ -107,7 +102,7 @@ TRIGONOMETRY = (
     elementwise("atanh", arithmetic.atanh),
     elementwise("deg", lambda values: values * 180 / math.pi),
     elementwise("rad", lambda values: values * math.pi / 180),
-    Function("pi", (), SCALAR, _pi, per_series=False),
+    Function("pi", (), SCALAR, lambda call: Scalar(np.full(len(call.steps), math.pi)), per_series=False),
 )
 
 

@@ -82,7 +82,8 @@ class _Splitter:
         self._delayed_names = delayed_names
 
     def rest(self, expression: Expression, steps: Steps) -> Expression:
-        if self._folds(expression) or (self._is_local(expression) and self._is_vector(expression)):
+        is_vector = kind_of(expression, self._functions) == Kind.VECTOR
+        if self._folds(expression) or (is_vector and self._is_local(expression)):
             return self._cut(expression, steps)
         match expression:
             case Subquery(inner):
@@ -99,9 +100,6 @@ class _Splitter:
             return False
         parameter = expression.parameter
         return self._is_operand(expression.inner) and (parameter is None or isinstance(bare(parameter), Number))
-
-    def _is_vector(self, expression: Expression) -> bool:
-        return kind_of(expression, self._functions) == Kind.VECTOR
 
     def _cut(self, expression: Expression, steps: Steps) -> Given:
         number = self.fragments.setdefault(Fragment(expression, steps), len(self.fragments))

@@ -157,37 +157,21 @@ def _histograms(parts: Mapping[str, Any], name: str) -> Objects | None:
     return found.reshape(tuple(parts[f"{name}.shape"]))
 
 
-def _write_vector(vector: Vector, parts: _Parts) -> dict[str, Any]:
-    parts.add("values", vector.values)
-    parts.add("present", vector.present)
-    parts.add("drop_name", vector.drop_name)
-    parts.add_histograms("histograms", vector.histograms)
-    return {}
+def _arrays_codec(name_on_wire: str, kind: type[Vector] | type[Samples], *names: str) -> tuple[str, Any, Any]:
+    """Return the codec of a value with these arrays, some of which may be None, and histograms."""
 
+    def write(value: Any, parts: _Parts) -> dict[str, Any]:
+        for name in names:
+            if (array := getattr(value, name)) is not None:
+                parts.add(name, array)
+        parts.add_histograms("histograms", value.histograms)
+        return {}
 
-def _read_vector(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Vector:
-    return Vector(labels, parts["values"], parts["present"], _histograms(parts, "histograms"), parts["drop_name"])
+    def read(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Vector | Samples:
+        arrays = {name: parts[name] for name in names if name in parts}
+        return kind(labels, histograms=_histograms(parts, "histograms"), **arrays)
 
-
-def _write_samples(samples: Samples, parts: _Parts) -> dict[str, Any]:
-    for name in ("offsets", "times", "values", "drop_name"):
-        parts.add(name, getattr(samples, name))
-    if samples.starts is not None:
-        parts.add("starts", samples.starts)
-    parts.add_histograms("histograms", samples.histograms)
-    return {}
-
-
-def _read_samples(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Samples:
-    return Samples(
-        labels,
-        parts["offsets"],
-        parts["times"],
-        parts["values"],
-        _histograms(parts, "histograms"),
-        parts.get("starts"),
-        parts["drop_name"],
-    )
+    return name_on_wire, write, read
 
 
 def _write_partial(partial: Partial, parts: _Parts) -> dict[str, Any]:
@@ -210,8 +194,8 @@ def _read_partial(labels: list[Labels], parts: Mapping[str, Any], header: Mappin
 # Name on the wire, writer and reader of each kind of value. The names stay when a class is renamed: a worker may run
 # another version.
 _CODECS: Mapping[type, tuple[str, Any, Any]] = {
-    Vector: ("Vector", _write_vector, _read_vector),
-    Samples: ("Samples", _write_samples, _read_samples),
+    Vector: _arrays_codec("Vector", Vector, "values", "present", "drop_name"),
+    Samples: _arrays_codec("Samples", Samples, "offsets", "times", "values", "drop_name", "starts"),
     Partial: ("Partial", _write_partial, _read_partial),
     ListingRows: ("ListingRows", lambda value, _: {"rows": value.rows}, lambda *given: ListingRows(given[2]["rows"])),
     Untiered: ("Untiered", lambda value, _: {"reason": value.reason}, lambda *given: Untiered(given[2]["reason"])),
