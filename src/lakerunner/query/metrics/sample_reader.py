@@ -22,6 +22,7 @@ from lakerunner.model.labels.metric_view import SampleKind
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.compound_points import (
+    COLUMNS,
     OTLP_COLUMNS,
     SENT_COLUMNS,
     Between,
@@ -52,14 +53,7 @@ from lakerunner.query.segment_cache.lease import naming_segment
 from lakerunner.series.arrays import Bools, Ints, Objects
 from lakerunner.series.values import NO_SAMPLES, Samples, concatenate_samples
 
-_NUMBERS = ("value", "int_value")
-_COLUMNS: dict[SampleKind, tuple[str, ...]] = {
-    SampleKind.NUMBER: _NUMBERS,
-    SampleKind.SUM: ("sum",),
-    SampleKind.COUNT: ("count",),
-    SampleKind.NATIVE: OTLP_COLUMNS,
-    SampleKind.SENT: _NUMBERS,
-}
+_COLUMNS = COLUMNS | {SampleKind.NATIVE: OTLP_COLUMNS}
 _HISTOGRAMS = frozenset({"count", "float_count"})  # a histogram has one of these columns
 _NONE: Any = np.zeros(0, np.int64)
 Files = Mapping[int, SegmentFile]
