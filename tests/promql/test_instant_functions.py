@@ -18,7 +18,7 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.functions.clock import moments
 from lakerunner.promql.functions.info import shared_reference
 from lakerunner.promql.functions.label_functions import template_pieces
-from lakerunner.promql.functions.presence import absent_labels
+from lakerunner.promql.functions.numbers import absent_labels
 from lakerunner.promql.functions.sorting import compare_naturally
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse

@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import Corrupt, TooLarge
+from lakerunner.model.lru import LruCache
 from lakerunner.model.signal import TRACES, Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import ALL_TIME, TimeRange
@@ -34,7 +35,6 @@ from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.segment_cache.files import CachedFile, Files, StoredObject
 from lakerunner.query.segment_cache.footers import Footer, read_footer
 from lakerunner.query.segment_cache.lease import LeasedFile
-from lakerunner.query.segment_cache.lru import LruCache
 from query.real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
 from query.sample_lake import OWN, START
 

@@ -290,7 +290,7 @@ def test_files_that_someone_removes_are_fetched_again(
         assert held.files[segments[0].id].path.read_bytes() == (store.root / segments[0].path).read_bytes()
     assert store.reads[reads:] == [segments[0].path]
     removed(tmp_path / "cache")
-    with cache.hold_checked(SCAN, segments) as held, cache.hold(SCAN, segments):
+    with cache.hold(SCAN, segments, checked=True) as held, cache.hold(SCAN, segments):
         assert [held.files[one.id].path.read_bytes() for one in segments] == [
             (store.root / one.path).read_bytes() for one in segments
         ]
@@ -312,14 +312,14 @@ def test_a_file_that_someone_removes_while_it_is_held_is_fetched_for_the_next(
     assert (cache.size, cache.held) == (segments[0].bytes, 0)
     path.unlink()
     path.write_bytes(bytes(segments[0].bytes))  # another file in its place
-    with cache.hold_checked(SCAN, segments[:1]) as third:
+    with cache.hold(SCAN, segments[:1], checked=True) as third:
         assert third.files[segments[0].id].path.read_bytes() == (store.root / segments[0].path).read_bytes()
 
 
 def test_links_that_someone_removes_are_made_again(segments: list[Segment], tmp_path: Path) -> None:
     cache = cache_of(LocalStore(tmp_path / "store"), tmp_path)
     for _ in range(2):
-        with cache.hold_checked(SCAN, segments) as held:
+        with cache.hold(SCAN, segments, checked=True) as held:
             assert all(held.files[one.id].path.stat().st_nlink == 2 for one in segments)
         removed(tmp_path / "cache")
 

@@ -32,8 +32,9 @@ from lakerunner.series.histograms.histogram import (
     all_buckets,
     equal,
     exponential_bound,
+    histogram_text,
+    json_buckets,
 )
-from lakerunner.series.histograms.text import histogram_text, json_buckets
 from lakerunner.series.histograms.trim import trim_lower, trim_upper
 from lakerunner.series.numerals import json_number, number_text
 

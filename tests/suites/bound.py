@@ -9,7 +9,7 @@ from uuid import UUID
 
 from lakerunner.query.contract.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.sandbox.syntax import BoundTypes, Syntax
+from lakerunner.query.sql import BoundTypes, Syntax
 
 
 @cache

@@ -74,12 +74,11 @@ def _check_call(call: exp.Anonymous, constants: Constants, source: QueryText) ->
         return
     if name in TIME_FORMATTED and (problem := format_problem(name, [_literals(node) for node in call.expressions])):
         raise source.error(f"{name}: {problem}", call)
-    check = _CHECKS.get(name)
-    if check is None:
+    if name not in _CHECKS:
         return
-    problem = check(call.expressions)
-    if problem:
-        raise source.error(f"{name}: {problem}", call)
+    place, fits, wanted = _CHECKS[name]
+    if not fits(call.expressions[place] if place < len(call.expressions) else None):
+        raise source.error(f"{name}: {wanted}", call)
     outer = call.find_ancestor(exp.Anonymous) if _grows(call) else None
     while outer is not None:
         if _grows(outer):
@@ -107,32 +106,16 @@ def _literals(node: exp.Expr) -> str | list[str] | None:
     return node.name if node.is_string else None
 
 
-def _padding_problem(arguments: list[exp.Expr]) -> str | None:
-    length = arguments[1] if len(arguments) > 1 else None
-    fits = isinstance(length, exp.Literal) and length.is_int and int(length.name) <= MAX_PADDED
-    return None if fits else f"the length must be a number up to {MAX_PADDED}"
+def _is_length(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Literal) and node.is_int and int(node.name) <= MAX_PADDED
 
 
-def _replacement_problem(arguments: list[exp.Expr]) -> str | None:
-    with_ = arguments[2] if len(arguments) > 2 else None
-    fits = with_ is not None and with_.is_string and len(with_.name) <= MAX_REPLACEMENT
-    return None if fits else f"the replacement must be a literal of up to {MAX_REPLACEMENT} characters"
+def _is_short(node: exp.Expr | None) -> bool:
+    return node is not None and node.is_string and len(node.name) <= MAX_REPLACEMENT
 
 
-def _separator_problem(arguments: list[exp.Expr]) -> str | None:
-    by = arguments[1] if len(arguments) > 1 else None
-    fits = by is None or (by.is_string and len(by.name) <= MAX_REPLACEMENT)
-    return None if fits else f"the separator must be a literal of up to {MAX_REPLACEMENT} characters"
-
-
-def _format_pattern_problem(arguments: list[exp.Expr]) -> str | None:
-    pattern = arguments[0] if arguments else None
-    fits = pattern is not None and pattern.is_string and not _WIDE_FORMAT.search(pattern.name)
-    return None if fits else "the format must be a literal without widths over 999"
-
-
-def _no_problem(_: list[exp.Expr]) -> str | None:
-    return None
+def _is_narrow(node: exp.Expr | None) -> bool:
+    return node is not None and node.is_string and not _WIDE_FORMAT.search(node.name)
 
 
 def _grows(call: exp.Anonymous) -> bool:
@@ -145,13 +128,14 @@ def _grows(call: exp.Anonymous) -> bool:
     return not (name == "regexp_replace" and len(arguments[2].name) <= 1)
 
 
-_CHECKS: dict[str, Callable[[list[exp.Expr]], str | None]] = {
-    "lpad": _padding_problem,
-    "rpad": _padding_problem,
-    "replace": _replacement_problem,
-    "regexp_replace": _replacement_problem,
-    "array_to_string": _separator_problem,
-    "format": _format_pattern_problem,
-    "printf": _format_pattern_problem,
-    **dict.fromkeys(("hex", "to_hex", "base64", "to_base64", "url_encode", "regexp_escape"), _no_problem),
+# The argument that bounds the function's value, its test, and what it must be.
+_Check = tuple[int, Callable[[exp.Expr | None], bool], str]
+_SHORT = f"must be a literal of up to {MAX_REPLACEMENT} characters"
+_NARROW: _Check = 0, _is_narrow, "the format must be a literal without widths over 999"
+_CHECKS: dict[str, _Check] = {
+    **dict.fromkeys(("lpad", "rpad"), (1, _is_length, f"the length must be a number up to {MAX_PADDED}")),
+    **dict.fromkeys(("replace", "regexp_replace"), (2, _is_short, f"the replacement {_SHORT}")),
+    "array_to_string": (1, lambda by: by is None or _is_short(by), f"the separator {_SHORT}"),
+    **dict.fromkeys(("format", "printf"), _NARROW),
+    **dict.fromkeys(("hex", "to_hex", "base64", "to_base64", "url_encode", "regexp_escape"), (0, lambda _: True, "")),
 }

@@ -263,7 +263,7 @@ class _LeafParts:
         ]
         further = [name for name in self.columns.values() if ".key" in name]
         columns = [f'{text} AS "{relation}.group{n}"' for n, text in enumerate(groups)]
-        columns += [f'{text} AS "{name}"' for text, name in _keys_first(self.columns)]
+        columns += [f'{text} AS "{name}"' for text, name in sorted(self.columns.items(), key=_is_part)]
         # By a typed column itself, so that its text is made once for each group.
         by = [
             _identifier(column) if column else str(n + 1)
@@ -286,8 +286,8 @@ def source_sql(select: exp.Select, filters: list[exp.Expr]) -> str:
     return f"FROM {to_sql(select.args['from_'].this)}{where}"
 
 
-def _keys_first(columns: dict[str, str]) -> list[tuple[str, str]]:
-    return sorted(columns.items(), key=lambda item: ".part" in item[1])
+def _is_part(column: tuple[str, str]) -> bool:
+    return ".part" in column[1]
 
 
 def _probe(select: exp.Select, keys: list[exp.Expr], taken: _LeafParts, context: SelectContext) -> str:

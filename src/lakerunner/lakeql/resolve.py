@@ -169,7 +169,7 @@ class _Resolver:
             return ctes[name.lower()].relation(alias, name)
         table = TABLES.get(name.lower())
         if table is None:
-            raise self._unknown_table(node)
+            raise self._source.error(f"unknown table {node.name}: the tables are {', '.join(TABLES)}", node)
         if alias and alias.args.get("columns"):
             raise self._source.error(f"columns of {name} are renamed with AS in the SELECT list", alias)
         draft = Draft(next(self._fresh), table, alias.name if alias else name)
@@ -178,9 +178,6 @@ class _Resolver:
         node.set("alias", alias or exp.TableAlias(this=exp.to_identifier(name)))
         columns = {known: Origin(column, draft) for known, column in table.named().items()}
         return Relation((alias.name if alias else name).lower(), columns)
-
-    def _unknown_table(self, node: exp.Table) -> Exception:
-        return self._source.error(f"unknown table {node.name}: the tables are {', '.join(TABLES)}", node)
 
     def _join(self, join: exp.Join, scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
         self._relation(join.this, scope, ctes)

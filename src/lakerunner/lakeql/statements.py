@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from lakerunner.lakeql.source import QueryText
-from lakerunner.lakeql.tables import COLUMN_MEANINGS, TABLE_MEANINGS, TABLES
+from lakerunner.lakeql.tables import TABLES
 from lakerunner.model.errors import UserError
 from lakerunner.plan.explain import Explain
 
@@ -61,9 +61,8 @@ class Listing:
 
     def rows(self) -> list[tuple[str, ...]]:
         if not self.table:
-            return list(TABLE_MEANINGS.items())
-        meanings = COLUMN_MEANINGS[self.table]
-        return [(column.name, column.type, meanings[column.name]) for column in TABLES[self.table].columns]
+            return [(name, table.meaning) for name, table in TABLES.items()]
+        return [(column.name, column.type, column.meaning) for column in TABLES[self.table].columns]
 
 
 def read_listing(text: str) -> Listing | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakerunner.model.signal import ATTRIBUTES, LOGS, METRICS, RESOURCE, SCOPE, SIGNALS, TIME, TRACES, SignalSpec
+from lakerunner.model.signal import ATTRIBUTES, LOGS, METRICS, RESOURCE, SCOPE, SIGNALS, TIME, TRACES, Scope, SignalSpec
 
 
 class ColumnKind(Enum):
@@ -31,10 +31,12 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True)
 class TableColumn:
-    """`type` is DuckDB's. `scope` is the Parquet map of a MAP, `fields` are those of each struct of ITEMS."""
+    """`type` is DuckDB's. `meaning` is shown to people. `scope` is the Parquet map of a MAP, `fields` are those of each
+    struct of ITEMS."""
 
     name: str
     type: str
+    meaning: str = field(default="", compare=False)
     kind: ColumnKind = ColumnKind.PLAIN
     scope: str = ""
     fields: tuple[TableColumn, ...] = ()
@@ -46,6 +48,7 @@ class Table:
     describe how a row arrived, not what it is."""
 
     spec: SignalSpec
+    meaning: str
     columns: tuple[TableColumn, ...]
     aliases: dict[str, str] = field(default_factory=dict)
     hidden: tuple[TableColumn, ...] = ()
@@ -69,124 +72,152 @@ _SHOWN_TYPES = {
 _KINDS = {TIME: ColumnKind.TIME, pa.binary(): ColumnKind.HEX}
 
 
-def _items(spec: SignalSpec, name: str) -> TableColumn:
+def _text(name: str, meaning: str) -> TableColumn:
+    return TableColumn(name, "VARCHAR", meaning)
+
+
+def _time(name: str, meaning: str) -> TableColumn:
+    return TableColumn(name, "TIMESTAMP_NS", meaning, ColumnKind.TIME)
+
+
+def _id(name: str, meaning: str = "lower-case hexadecimal") -> TableColumn:
+    return TableColumn(name, "VARCHAR", meaning, ColumnKind.ID)
+
+
+def _attributes(name: str, meaning: str, scope: Scope) -> TableColumn:
+    return TableColumn(name, _ATTRIBUTE_MAP, meaning, ColumnKind.MAP, scope.map_column)
+
+
+def _dropped(name: str, what: str) -> TableColumn:
+    return TableColumn(name, "UINTEGER", f"number of {what} before it was sent")
+
+
+def _items(spec: SignalSpec, name: str, meaning: str) -> TableColumn:
     """Return the column of this name of the signal's schema, a list of structs."""
     item = spec.schema.field(name).type.value_type
     fields = tuple(
         TableColumn(
             f.name,
             _ATTRIBUTE_MAP if pa.types.is_map(f.type) else _SHOWN_TYPES[f.type],
-            _KINDS.get(f.type, ColumnKind.PLAIN),
+            kind=_KINDS.get(f.type, ColumnKind.PLAIN),
         )
         for f in item
     )
     listed = ", ".join(f'"{field.name}" {field.type}' for field in fields)
-    return TableColumn(name, f"STRUCT({listed})[]", ColumnKind.ITEMS, fields=fields)
+    return TableColumn(name, f"STRUCT({listed})[]", meaning, ColumnKind.ITEMS, fields=fields)
 
 
+_TIMESTAMP = _time("timestamp", "when it happened, UTC, exact to the nanosecond")
+_FLAGS = TableColumn("flags", "UINTEGER", "flags, as in OTLP")
+_SENDER = (
+    TableColumn("organization_id", "VARCHAR", "your organization, always", ColumnKind.ORGANIZATION),
+    _text("collector", "collector that sent the record"),
+    _text("service_name", "service that sent the record"),
+)
 _OWNER_COLUMNS = (
-    TableColumn("scope_name", "VARCHAR"),
-    TableColumn("scope_version", "VARCHAR"),
-    TableColumn("scope_schema_url", "VARCHAR"),
-    TableColumn("resource_schema_url", "VARCHAR"),
-    TableColumn("scope_dropped_attributes", "UINTEGER"),
-    TableColumn("resource_dropped_attributes", "UINTEGER"),
-    TableColumn("attributes", _ATTRIBUTE_MAP, ColumnKind.MAP, ATTRIBUTES.map_column),
-    TableColumn("resource_attrs", _ATTRIBUTE_MAP, ColumnKind.MAP, RESOURCE.map_column),
-    TableColumn("scope_attrs", _ATTRIBUTE_MAP, ColumnKind.MAP, SCOPE.map_column),
+    _text("scope_name", "the instrumentation scope"),
+    _text("scope_version", "its version"),
+    _text("scope_schema_url", "the schema of the scope"),
+    _text("resource_schema_url", "the schema of the resource"),
+    _dropped("scope_dropped_attributes", "attributes that the scope lost"),
+    _dropped("resource_dropped_attributes", "attributes that the resource lost"),
+    _attributes("attributes", "attributes, by key: attributes['http.route']", ATTRIBUTES),
+    _attributes("resource_attrs", "the resource's attributes; also called resource_attributes", RESOURCE),
+    _attributes("scope_attrs", "the scope's attributes; also called scope_attributes", SCOPE),
 )
 _OWNER_ALIASES = {"resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}
+_SEVERITY = "text and number reconciled, upper case; compared without regard to case"
 
 LOGS_TABLE = Table(
     LOGS,
+    "one row for each log record",
     (
-        TableColumn("timestamp", "TIMESTAMP_NS", ColumnKind.TIME),
-        TableColumn("observed_timestamp", "TIMESTAMP_NS", ColumnKind.TIME),
-        TableColumn("organization_id", "VARCHAR", ColumnKind.ORGANIZATION),
-        TableColumn("collector", "VARCHAR"),
-        TableColumn("service_name", "VARCHAR"),
-        TableColumn("severity", "VARCHAR", ColumnKind.SEVERITY),
-        TableColumn("severity_number", "INTEGER"),
-        TableColumn("severity_text", "VARCHAR"),
-        TableColumn("message", "VARCHAR"),
-        TableColumn("body", "VARCHAR"),
-        TableColumn("event_name", "VARCHAR"),
-        TableColumn("trace_id", "VARCHAR", ColumnKind.ID),
-        TableColumn("span_id", "VARCHAR", ColumnKind.ID),
-        TableColumn("flags", "UINTEGER"),
-        TableColumn("fingerprint", "BIGINT"),
-        TableColumn("dropped_attributes_count", "UINTEGER"),
+        _TIMESTAMP,
+        _time("observed_timestamp", "when it was collected; may be null"),
+        *_SENDER,
+        TableColumn("severity", "VARCHAR", _SEVERITY, ColumnKind.SEVERITY),
+        TableColumn("severity_number", "INTEGER", "1 to 24, as OTLP counts"),
+        _text("severity_text", "as it came"),
+        _text("message", "the body as text"),
+        _text("body", "the body as typed JSON where it is not a string, else null"),
+        _text("event_name", "the event's name, where it is one"),
+        _id("trace_id"),
+        _id("span_id"),
+        _FLAGS,
+        TableColumn("fingerprint", "BIGINT", "fingerprint of the message's pattern: similar messages have the same"),
+        _dropped("dropped_attributes_count", "attributes that were lost"),
         *_OWNER_COLUMNS,
     ),
     _OWNER_ALIASES,
     hidden=(TableColumn("delivery", "BIGINT"), TableColumn("delivery_row", "UINTEGER")),
 )
 _BUCKETS = 'STRUCT("offset" INTEGER, counts UBIGINT[], float_counts DOUBLE[])'
+_BOUNDS = "histograms only: upper bounds of all buckets but the last, which ends at +Inf"
 METRICS_TABLE = Table(
     METRICS,
+    "one row for each data point",
     (
-        TableColumn("timestamp", "TIMESTAMP_NS", ColumnKind.TIME),
-        TableColumn("start_timestamp", "TIMESTAMP_NS", ColumnKind.TIME),
-        TableColumn("organization_id", "VARCHAR", ColumnKind.ORGANIZATION),
-        TableColumn("collector", "VARCHAR"),
-        TableColumn("service_name", "VARCHAR"),
-        TableColumn("metric_name", "VARCHAR"),
-        TableColumn("metric_type", "VARCHAR"),
-        TableColumn("temporality", "VARCHAR"),
-        TableColumn("monotonic", "BOOLEAN"),
-        TableColumn("unit", "VARCHAR"),
-        TableColumn("description", "VARCHAR"),
-        TableColumn("series", "BIGINT"),
-        TableColumn("value", "DOUBLE"),
-        TableColumn("int_value", "BIGINT"),
-        TableColumn("count", "UBIGINT"),
-        TableColumn("float_count", "DOUBLE"),
-        TableColumn("sum", "DOUBLE"),
-        TableColumn("min", "DOUBLE"),
-        TableColumn("max", "DOUBLE"),
-        TableColumn("bounds", "DOUBLE[]"),
-        TableColumn("bucket_counts", "UBIGINT[]"),
-        TableColumn("float_bucket_counts", "DOUBLE[]"),
-        TableColumn("scale", "INTEGER"),
-        TableColumn("zero_count", "UBIGINT"),
-        TableColumn("float_zero_count", "DOUBLE"),
-        TableColumn("zero_threshold", "DOUBLE"),
-        TableColumn("positive", _BUCKETS),
-        TableColumn("negative", _BUCKETS),
-        TableColumn("quantiles", "DOUBLE[]"),
-        TableColumn("quantile_values", "DOUBLE[]"),
-        _items(METRICS, "exemplars"),
-        TableColumn("exemplar_trace", "VARCHAR", ColumnKind.HEX),
-        TableColumn("reset_hint", "VARCHAR"),
-        TableColumn("flags", "UINTEGER"),
-        TableColumn("metadata", _ATTRIBUTE_MAP),
+        _TIMESTAMP,
+        _time("start_timestamp", "start of the time that the value covers; may be null"),
+        *_SENDER,
+        _text("metric_name", "the metric's name"),
+        _text("metric_type", "gauge, sum, histogram, exponential_histogram or summary"),
+        _text("temporality", "cumulative, delta or null"),
+        TableColumn("monotonic", "BOOLEAN", "sums only: whether it only grows"),
+        _text("unit", "the metric's unit"),
+        _text("description", "description of the metric"),
+        TableColumn("series", "BIGINT", "time series of the point"),
+        TableColumn("value", "DOUBLE", "the number of a gauge or sum, as a double"),
+        TableColumn("int_value", "BIGINT", "the number if it was sent as an integer, exactly"),
+        TableColumn("count", "UBIGINT", "histograms and summaries only: number of values"),
+        TableColumn("float_count", "DOUBLE", "Prometheus' float histograms only: number of values"),
+        TableColumn("sum", "DOUBLE", "sum of the values; null if not sent"),
+        TableColumn("min", "DOUBLE", "smallest value; null if not sent"),
+        TableColumn("max", "DOUBLE", "largest value; null if not sent"),
+        TableColumn("bounds", "DOUBLE[]", _BOUNDS),
+        TableColumn("bucket_counts", "UBIGINT[]", "histograms only: number of values in each bucket"),
+        TableColumn("float_bucket_counts", "DOUBLE[]", "float histograms only: number of values in each bucket"),
+        TableColumn("scale", "INTEGER", "exponential histograms only"),
+        TableColumn("zero_count", "UBIGINT", "exponential histograms only: number of values close to zero"),
+        TableColumn("float_zero_count", "DOUBLE", "float histograms only: number of values close to zero"),
+        TableColumn("zero_threshold", "DOUBLE", "largest distance from zero that counts as close to zero"),
+        TableColumn("positive", _BUCKETS, "exponential histograms only: buckets above zero"),
+        TableColumn("negative", _BUCKETS, "exponential histograms only: buckets below zero"),
+        TableColumn("quantiles", "DOUBLE[]", "summaries only: the quantiles"),
+        TableColumn("quantile_values", "DOUBLE[]", "summaries only: values of the quantiles"),
+        _items(METRICS, "exemplars", "single values with their traces; empty if there are none"),
+        TableColumn("exemplar_trace", "VARCHAR", "trace id of the first exemplar", ColumnKind.HEX),
+        _text("reset_hint", "Prometheus' native histograms only"),
+        TableColumn("flags", "UINTEGER", "bit 0: no recorded value"),
+        TableColumn("metadata", _ATTRIBUTE_MAP, "attributes of the metric itself; null if there are none"),
         *_OWNER_COLUMNS,
     ),
     _OWNER_ALIASES,
 )
+KINDS = "1 internal, 2 server, 3 client, 4 producer, 5 consumer"
+STATUS_CODES = "0 unset, 1 ok, 2 error"
 SPANS_TABLE = Table(
     TRACES,
+    "one row for each span of a trace",
     (
-        TableColumn("timestamp", "TIMESTAMP_NS", ColumnKind.TIME),
-        TableColumn("end_timestamp", "TIMESTAMP_NS", ColumnKind.TIME),
-        TableColumn("duration", "BIGINT"),
-        TableColumn("organization_id", "VARCHAR", ColumnKind.ORGANIZATION),
-        TableColumn("collector", "VARCHAR"),
-        TableColumn("service_name", "VARCHAR"),
-        TableColumn("name", "VARCHAR"),
-        TableColumn("kind", "INTEGER"),
-        TableColumn("status_code", "INTEGER"),
-        TableColumn("status_message", "VARCHAR"),
-        TableColumn("trace_id", "VARCHAR", ColumnKind.ID),
-        TableColumn("span_id", "VARCHAR", ColumnKind.ID),
-        TableColumn("parent_span_id", "VARCHAR", ColumnKind.ID),
-        TableColumn("trace_state", "VARCHAR"),
-        TableColumn("flags", "UINTEGER"),
-        _items(TRACES, "events"),
-        _items(TRACES, "links"),
-        TableColumn("dropped_attributes_count", "UINTEGER"),
-        TableColumn("dropped_events_count", "UINTEGER"),
-        TableColumn("dropped_links_count", "UINTEGER"),
+        _time("timestamp", "when the span began, UTC, exact to the nanosecond"),
+        _time("end_timestamp", "when it ended; may be null"),
+        TableColumn("duration", "BIGINT", "nanoseconds; null where a time is missing"),
+        *_SENDER,
+        _text("name", "the operation"),
+        TableColumn("kind", "INTEGER", KINDS),
+        TableColumn("status_code", "INTEGER", STATUS_CODES),
+        _text("status_message", "reason, if it is an error"),
+        _id("trace_id"),
+        _id("span_id"),
+        _id("parent_span_id", "lower-case hexadecimal; null for a root span"),
+        _text("trace_state", "as in W3C trace context"),
+        _FLAGS,
+        _items(TRACES, "events", "events within the span: time, name, attributes; empty if there are none"),
+        _items(TRACES, "links", "links to spans of other traces"),
+        _dropped("dropped_attributes_count", "attributes that were lost"),
+        _dropped("dropped_events_count", "events that were lost"),
+        _dropped("dropped_links_count", "links that were lost"),
         *_OWNER_COLUMNS,
     ),
     _OWNER_ALIASES,
@@ -198,114 +229,14 @@ def table_of_signal(signal: str) -> Table:
     return TABLES[SIGNALS[signal].table]
 
 
-# ---- descriptions, as `\d` and the API show them
-
-KINDS = "1 internal, 2 server, 3 client, 4 producer, 5 consumer"
-STATUS_CODES = "0 unset, 1 ok, 2 error"
-TABLE_MEANINGS = {
-    "logs": "one row for each log record",
-    "metrics": "one row for each data point",
-    "spans": "one row for each span of a trace",
-}
-_COMMON_MEANINGS = {
-    "timestamp": "when it happened, UTC, exact to the nanosecond",
-    "organization_id": "your organization, always",
-    "collector": "collector that sent the record",
-    "service_name": "service that sent the record",
-    "flags": "flags, as in OTLP",
-    "scope_name": "the instrumentation scope",
-    "scope_version": "its version",
-    "scope_schema_url": "the schema of the scope",
-    "resource_schema_url": "the schema of the resource",
-    "scope_dropped_attributes": "number of attributes that the scope lost before it was sent",
-    "resource_dropped_attributes": "number of attributes that the resource lost before it was sent",
-    "attributes": "attributes, by key: attributes['http.route']",
-    "resource_attrs": "the resource's attributes; also called resource_attributes",
-    "scope_attrs": "the scope's attributes; also called scope_attributes",
-}
-_TRACE_IDS = {
-    "trace_id": "lower-case hexadecimal",
-    "span_id": "lower-case hexadecimal",
-}
-_DROPPED = {"dropped_attributes_count": "number of attributes that were lost before it was sent"}
-COLUMN_MEANINGS: dict[str, dict[str, str]] = {
-    "logs": {
-        **_COMMON_MEANINGS,
-        **_TRACE_IDS,
-        **_DROPPED,
-        "observed_timestamp": "when it was collected; may be null",
-        "severity": "text and number reconciled, upper case; compared without regard to case",
-        "severity_number": "1 to 24, as OTLP counts",
-        "severity_text": "as it came",
-        "message": "the body as text",
-        "body": "the body as typed JSON where it is not a string, else null",
-        "event_name": "the event's name, where it is one",
-        "fingerprint": "fingerprint of the message's pattern: similar messages have the same",
-    },
-    "metrics": {
-        **_COMMON_MEANINGS,
-        "start_timestamp": "start of the time that the value covers; may be null",
-        "metric_name": "the metric's name",
-        "metric_type": "gauge, sum, histogram, exponential_histogram or summary",
-        "temporality": "cumulative, delta or null",
-        "monotonic": "sums only: whether it only grows",
-        "unit": "the metric's unit",
-        "description": "description of the metric",
-        "series": "time series of the point",
-        "value": "the number of a gauge or sum, as a double",
-        "int_value": "the number if it was sent as an integer, exactly",
-        "count": "histograms and summaries only: number of values",
-        "float_count": "Prometheus' float histograms only: number of values",
-        "sum": "sum of the values; null if not sent",
-        "min": "smallest value; null if not sent",
-        "max": "largest value; null if not sent",
-        "bounds": "histograms only: upper bounds of all buckets but the last, which ends at +Inf",
-        "bucket_counts": "histograms only: number of values in each bucket",
-        "float_bucket_counts": "float histograms only: number of values in each bucket",
-        "scale": "exponential histograms only",
-        "zero_count": "exponential histograms only: number of values close to zero",
-        "float_zero_count": "float histograms only: number of values close to zero",
-        "zero_threshold": "largest distance from zero that counts as close to zero",
-        "positive": "exponential histograms only: buckets above zero",
-        "negative": "exponential histograms only: buckets below zero",
-        "quantiles": "summaries only: the quantiles",
-        "quantile_values": "summaries only: values of the quantiles",
-        "exemplars": "single values with their traces; empty if there are none",
-        "exemplar_trace": "trace id of the first exemplar",
-        "reset_hint": "Prometheus' native histograms only",
-        "flags": "bit 0: no recorded value",
-        "metadata": "attributes of the metric itself; null if there are none",
-    },
-    "spans": {
-        **_COMMON_MEANINGS,
-        **_TRACE_IDS,
-        **_DROPPED,
-        "timestamp": "when the span began, UTC, exact to the nanosecond",
-        "end_timestamp": "when it ended; may be null",
-        "duration": "nanoseconds; null where a time is missing",
-        "name": "the operation",
-        "kind": KINDS,
-        "status_code": STATUS_CODES,
-        "status_message": "reason, if it is an error",
-        "parent_span_id": "lower-case hexadecimal; null for a root span",
-        "trace_state": "as in W3C trace context",
-        "events": "events within the span: time, name, attributes; empty if there are none",
-        "links": "links to spans of other traces",
-        "dropped_events_count": "number of events that were lost before it was sent",
-        "dropped_links_count": "number of links that were lost before it was sent",
-    },
-}
-
-
 def describe_tables() -> list[dict[str, Any]]:
     """Return name, description, aliases and columns of every table, columns in the order of `SELECT *`."""
     return [
         {
             "name": name,
-            "description": TABLE_MEANINGS[name],
+            "description": table.meaning,
             "columns": [
-                {"name": column.name, "type": column.type, "description": COLUMN_MEANINGS[name][column.name]}
-                for column in table.columns
+                {"name": column.name, "type": column.type, "description": column.meaning} for column in table.columns
             ],
             "aliases": dict(table.aliases),
         }

@@ -37,6 +37,16 @@ def for_terminal(text: str, output: TextIO) -> str:
     return escape_controls(text) if output.isatty() else text
 
 
+def one_line(text: str) -> str:
+    """Escape characters that would break a line."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def sql_quoted(text: str) -> str:
+    """Return the text as a literal of SQL, on one line."""
+    return "'" + one_line(text).replace("'", "''") + "'"
+
+
 _SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
 
 

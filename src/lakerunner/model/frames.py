@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 MAX_BYTES = 128 << 20
-_HEAD = struct.Struct(">cI")
+HEAD = struct.Struct(">cI")
 _TOGETHER = 64 << 10  # head and payload up to this size go out in one call
 
 
@@ -29,11 +29,11 @@ class BrokenStream(Exception):
 
 
 def frame(kind: bytes, payload: bytes) -> bytes:
-    return _HEAD.pack(kind, len(payload)) + payload
+    return HEAD.pack(kind, len(payload)) + payload
 
 
 def send_frame(connection: Connection, kind: bytes, payload: bytes | memoryview = b"") -> None:
-    head = _HEAD.pack(kind, len(payload))
+    head = HEAD.pack(kind, len(payload))
     if len(payload) <= _TOGETHER:
         connection.sendall(head + payload)
     else:
@@ -44,7 +44,7 @@ def send_frame(connection: Connection, kind: bytes, payload: bytes | memoryview 
 def receive_frame(connection: Connection) -> tuple[bytes, bytearray]:
     """Return kind and payload. Raise BrokenStream at the end; TimeoutError where the connection has a timeout that
     passes."""
-    kind, length = _HEAD.unpack(_exactly(connection, _HEAD.size))
+    kind, length = HEAD.unpack(_exactly(connection, HEAD.size))
     if length > MAX_BYTES:
         raise BrokenStream(f"a frame of {length} bytes is longer than {MAX_BYTES}")
     return kind, _exactly(connection, length)

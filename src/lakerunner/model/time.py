@@ -12,6 +12,7 @@ MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 3600 * SECOND_NS
 DAY_NS = 24 * HOUR_NS
 _UNITS_NS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS, "w": 7 * DAY_NS, "y": 365 * DAY_NS}
+_PLAN_UNITS = (("d", DAY_NS), ("h", HOUR_NS), ("min", MINUTE_NS), ("s", SECOND_NS), ("ms", MS_NS), ("us", 1_000))
 _EPOCH = date(1970, 1, 1).toordinal()
 _ISO = re.compile(
     r"\s*(\d{4})-(\d\d)-(\d\d)"
@@ -56,8 +57,24 @@ def time_text(time_ns: int) -> str:
     days, rest = divmod(time_ns, DAY_NS)
     seconds, fraction = divmod(rest, SECOND_NS)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    day = date.fromordinal(date(1970, 1, 1).toordinal() + days)
+    day = date.fromordinal(_EPOCH + days)
     return f"{day} {clock}" + (f".{fraction:09}" if fraction else "")
+
+
+def interval_text(ns: int) -> str:
+    """Return the number of the largest unit that divides it, as descriptions of plans state it: `5 min`."""
+    for unit, size in _PLAN_UNITS:
+        if ns % size == 0:
+            return f"{ns // size} {unit}"
+    return f"{ns} ns"
+
+
+def time_range_text(time: TimeRange) -> str:
+    if time == ALL_TIME:
+        return "all time"
+    start = time_text(time.start_ns) if time.start_ns > MIN_NS else ""
+    end = time_text(time.end_ns) if time.end_ns < MAX_NS else ""
+    return f"[{start} .. {end})"
 
 
 def iso_time(time_ns: int) -> str:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
 from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.display import sql_quoted
 from lakerunner.model.signal import Attribute
 from lakerunner.model.tier import RAW, tier_text
+from lakerunner.model.time import time_range_text
 from lakerunner.plan.plan import Cut, Leaf, Plan, Rollup
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.text import quoted, time_range_text
 
 _INDENT = "  "
 
@@ -64,17 +65,17 @@ def _scan(scan: Scan, *, by_columns: bool) -> Iterator[str]:
 def _condition(condition: Condition) -> str:
     match condition:
         case Equals(column, (value,)):
-            return f"{_name(column)} is {quoted(value)}"
+            return f"{_name(column)} is {sql_quoted(value)}"
         case Equals(column, values):
-            return f"{_name(column)} is one of {', '.join(map(quoted, values))}"
+            return f"{_name(column)} is one of {', '.join(map(sql_quoted, values))}"
         case Contains(column, literal, ignore_case):
-            return f"{_name(column)} contains {quoted(literal)}" + (" in any case" if ignore_case else "")
+            return f"{_name(column)} contains {sql_quoted(literal)}" + (" in any case" if ignore_case else "")
         case Present(attributes):
             return " or ".join(map(_name, attributes)) + " is there"
 
 
 def _name(column: str | Attribute) -> str:
-    return column if isinstance(column, str) else f"{column.scope}[{quoted(column.key)}]"
+    return column if isinstance(column, str) else f"{column.scope}[{sql_quoted(column.key)}]"
 
 
 def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:

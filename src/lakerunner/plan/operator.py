@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
+from lakerunner.model.display import one_line
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.text import one_line
 
 
 class Operator(ABC):

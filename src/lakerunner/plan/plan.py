@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakerunner.model.time import time_text
+from lakerunner.model.display import one_line
+from lakerunner.model.time import interval_text, time_text
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.text import duration_text, one_line
 
 
 class Cut(StrEnum):
@@ -86,7 +86,7 @@ class Rounds:
     def text(self) -> str:
         text = f"in rounds, {'newest' if self.descending else 'oldest'} first"
         if self.bucket_ns > 1:
-            text += f", by whole buckets of {duration_text(self.bucket_ns)}"
+            text += f", by whole buckets of {interval_text(self.bucket_ns)}"
             if self.origin_ns:
                 text += f" from {time_text(self.origin_ns)}"
         if self.limit is not None:

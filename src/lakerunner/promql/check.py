@@ -6,16 +6,15 @@ always holds: of several mistakes the one is reported that Prometheus' own check
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from lakerunner.model.display import go_quote
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME
 from lakerunner.model.labels.matcher import matches_empty
+from lakerunner.promql.cursor import is_utf8
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import refusal
-from lakerunner.promql.literals import is_utf8
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,
@@ -42,15 +41,18 @@ _LABEL_ARGUMENTS = frozenset((("label_replace", 1), ("label_join", 1)))
 _SCALAR_OR_VECTOR = (Kind.SCALAR, Kind.VECTOR)
 
 
-def check_kinds(expression: Expression, text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+def check_kinds(expression: Expression, text: str) -> Expression:
     """Check an expression and return it with `matching` settled. Raise UserError for the first mistake."""
-    return _Check(text, functions).check(expression)
+    return _Check(text).check(expression)
+
+
+def _kind(expression: Expression) -> Kind:
+    return kind_of(expression, FUNCTIONS)
 
 
 class _Check:
-    def __init__(self, text: str, functions: Mapping[str, Function]) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._functions = functions
 
     def check(self, expression: Expression) -> Expression:
         match expression:
@@ -66,7 +68,7 @@ class _Check:
                 return self._unary(expression)
             case Subquery(inner):
                 found = self.check(inner)
-                if (kind := self._kind(found)) is not Kind.VECTOR:
+                if (kind := _kind(found)) is not Kind.VECTOR:
                     raise self._fail(expression, f"subquery is only allowed on instant vector, got {kind} instead")
                 return replace(expression, inner=found)
             case Range(selector):
@@ -77,15 +79,12 @@ class _Check:
                 raise self._fail(expression, f"string {go_quote(value)} is not UTF-8")
         return expression
 
-    def _kind(self, expression: Expression) -> Kind:
-        return kind_of(expression, self._functions)
-
     def _fail(self, expression: Expression, message: str) -> UserError:
         return refusal(self._text, expression.span.start, message)
 
     def _require_kind(self, expression: Expression, wanted: Kind, context: str) -> Expression:
         found = self.check(expression)
-        if (kind := self._kind(found)) is not wanted:
+        if (kind := _kind(found)) is not wanted:
             message = f"expected type {DOCUMENTED[wanted]} in {context}, got {DOCUMENTED[kind]}"
             raise self._fail(expression, message)
         return found
@@ -100,7 +99,7 @@ class _Check:
 
     def _unary(self, node: Unary) -> Unary:
         inner = self.check(node.inner)
-        if (kind := self._kind(inner)) not in _SCALAR_OR_VECTOR:
+        if (kind := _kind(inner)) not in _SCALAR_OR_VECTOR:
             name = go_quote(DOCUMENTED[kind])
             message = f"unary expression only allowed on expressions of type scalar or instant vector, got {name}"
             raise self._fail(node, message)
@@ -117,7 +116,7 @@ class _Check:
 
     def _binary(self, node: Binary) -> Binary:
         left, right = self.check(node.left), self.check(node.right)
-        kinds = self._kind(left), self._kind(right)
+        kinds = _kind(left), _kind(right)
         matching = node.matching or Matching()
         self._refuse_operator(node, kinds, matching)
         for side, kind in zip((left, right), kinds, strict=True):
@@ -159,7 +158,7 @@ class _Check:
         return matching
 
     def _call(self, node: Call) -> Call:
-        function = self._functions[node.function]
+        function = FUNCTIONS[node.function]
         self._refuse_count(node, function)
         if node.function == "info" and len(node.arguments) > 1:
             self._refuse_info(node)
@@ -192,7 +191,7 @@ class _Check:
 
     def _refuse_info(self, node: Call) -> None:
         selector = node.arguments[1]
-        if (kind := self._kind(selector)) is not Kind.VECTOR:
+        if (kind := _kind(selector)) is not Kind.VECTOR:
             message = f'expected type instant vector in call to function "info", got {DOCUMENTED[kind]}'
             raise self._fail(node, message)
         if not isinstance(selector, Selector):

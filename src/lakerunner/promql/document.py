@@ -4,12 +4,10 @@ infinite are text."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakerunner.model.labels.matcher import Matcher
+from lakerunner.promql.cursor import replace_invalid
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.literals import replace_invalid
 from lakerunner.promql.resolve import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
@@ -34,7 +32,7 @@ from lakerunner.series.numerals import scalar_text
 Document = dict[str, Any]
 
 
-def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIONS) -> Document:
+def document(expression: Expression) -> Document:
     match expression:
         case Number(value):
             return {"type": "numberLiteral", "val": scalar_text(value)}
@@ -46,22 +44,22 @@ def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIO
             return {"type": "matrixSelector"} | _duration("range", length) | _selector(selector)
         case Subquery(inner):
             return (
-                {"type": "subquery", "expr": document(inner, functions)}
+                {"type": "subquery", "expr": document(inner)}
                 | _duration("range", expression.range)
                 | _duration("step", expression.step or 0)
                 | _duration("offset", expression.offset)
                 | _at(expression.at)
             )
         case Paren(inner):
-            return {"type": "parenExpr", "expr": document(inner, functions)}
+            return {"type": "parenExpr", "expr": document(inner)}
         case Unary(op, inner):
-            return {"type": "unaryExpr", "op": op, "expr": document(inner, functions)}
+            return {"type": "unaryExpr", "op": op, "expr": document(inner)}
         case Binary():
             return {
                 "type": "binaryExpr",
                 "op": expression.op,
-                "lhs": document(expression.left, functions),
-                "rhs": document(expression.right, functions),
+                "lhs": document(expression.left),
+                "rhs": document(expression.right),
                 "matching": None if expression.matching is None else _matching(expression.matching),
                 "bool": expression.return_bool,
             }
@@ -69,26 +67,23 @@ def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIO
             return {
                 "type": "aggregation",
                 "op": op,
-                "expr": document(inner, functions),
-                "param": None if parameter is None else document(parameter, functions),
+                "expr": document(inner),
+                "param": None if parameter is None else document(parameter),
                 "grouping": list(expression.grouping),
                 "without": expression.without,
             }
         case Call(name, arguments):
-            inside = [document(argument, functions) for argument in arguments]
-            return {"type": "call", "func": _function(functions[name]), "args": inside}
+            inside = [document(argument) for argument in arguments]
+            return {"type": "call", "func": _function(FUNCTIONS[name]), "args": inside}
         case Given():
             raise ValueError("a Given has no form in JSON")
 
 
 def _selector(node: Selector) -> Document:
-    found: Document = {"name": node.name, "matchers": _matchers(node.matchers)}
+    matchers = [{"name": one.name, "value": one.value, "type": one.op} for one in node.matchers]
+    found: Document = {"name": node.name, "matchers": matchers}
     found |= _duration("offset", node.offset) | _at(node.at)
     return found | {"anchored": node.extended == "anchored", "smoothed": node.extended == "smoothed"}
-
-
-def _matchers(matchers: Iterable[Matcher]) -> list[Document]:
-    return [{"name": matcher.name, "value": matcher.value, "type": matcher.op} for matcher in matchers]
 
 
 def _duration(name: str, duration: Duration) -> Document:

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
-from lakerunner.promql.cursor import Cursor
+from lakerunner.promql.cursor import (
+    LARGEST_SECONDS,
+    Cursor,
+    duration_seconds,
+    milliseconds,
+    number,
+    round_half_away,
+)
 from lakerunner.promql.lexer import Token
-from lakerunner.promql.literals import LARGEST_SECONDS, duration_seconds, milliseconds, number, round_half_away
 from lakerunner.promql.resolve import DurationTerm, EdgeOfRange
 from lakerunner.series.expression import At, Duration, Expression, Range, Selector, Span, Subquery
 from lakerunner.series.numerals import scalar_text
@@ -176,26 +182,30 @@ def _range(operand: Expression, length: Duration, start: int, cursor: Cursor) ->
 def _with_offset(operand: Expression, offset: Duration, cursor: Cursor) -> Expression:
     if not isinstance(operand, Selector | Range | Subquery):
         raise cursor.fail(operand.span.start, f"offset modifier {_WHERE}")
-    holder = operand.selector if isinstance(operand, Range) else operand
-    if holder.offset != 0:
+    if _holder(operand).offset != 0:
         raise cursor.fail(operand.span.start, "offset may not be set multiple times")
+    return _modified(operand, cursor, offset=offset)
+
+
+def _holder(operand: Selector | Range | Subquery) -> Selector | Subquery:
+    return operand.selector if isinstance(operand, Range) else operand
+
+
+def _modified(operand: Selector | Range | Subquery, cursor: Cursor, **changes: Any) -> Expression:
+    """Return the operand with its modifiers changed, up to the last token taken."""
     span = Span(operand.span.start, cursor.last_end)
     if isinstance(operand, Range):
-        return replace(operand, selector=replace(operand.selector, offset=offset), span=span)
-    return replace(operand, offset=offset, span=span)
+        return replace(operand, selector=replace(operand.selector, **changes), span=span)
+    return replace(operand, **changes, span=span)
 
 
 def _with_at(operand: Expression, cursor: Cursor) -> Expression:
     at = _at(operand, cursor)
     if not isinstance(operand, Selector | Range | Subquery):
         raise cursor.fail(operand.span.start, f"@ modifier {_WHERE}")
-    holder = operand.selector if isinstance(operand, Range) else operand
-    if holder.at is not None:
+    if _holder(operand).at is not None:
         raise cursor.fail(operand.span.start, "@ <timestamp> may not be set multiple times")
-    span = Span(operand.span.start, cursor.last_end)
-    if isinstance(operand, Range):
-        return replace(operand, selector=replace(operand.selector, at=at), span=span)
-    return replace(operand, at=at, span=span)
+    return _modified(operand, cursor, at=at)
 
 
 def _at(operand: Expression, cursor: Cursor) -> At:

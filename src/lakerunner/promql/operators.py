@@ -14,10 +14,9 @@ from typing import Any, Protocol, TypeVar
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.labels.metric_view import metric_conditions
-from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange, time_text
+from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange, interval_text, time_text
 from lakerunner.plan.plan import ALL, Shard
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.text import duration_text
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.printer import expression_text
 from lakerunner.series.aggregations import SPLITS
@@ -142,18 +141,18 @@ class SeriesFragment(SeriesOperator):
     def run(self, series: MetricSeries) -> Iterator[Piece]:
         if self.selection is None:
             return
-        evaluation = self._evaluation(series.check)
+        bounds = Bounds(self.limits.max_samples, series.check)
+        names = self.delayed_names
+        evaluation = BlockEvaluation(self.expression, self.steps, PROMQL, self.lookback, names, bounds)
         if not series.reads_rollups:
-            yield from _flat(
-                series.each(partial(_evaluate_samples, evaluation, one) for one in series.samples(self.selection))
-            )
+            yield from _evaluated(series, evaluation.of_samples, series.samples(self.selection))
             return
         candidate = self.tier_choice.candidate
         if candidate is None:
             raise ValueError("a unit with tiles that no tier serves")
         try:
             blocks = series.rollups(self.selection, candidate.facts, Bounds(self.limits.max_samples))
-            yield from _flat(series.each(partial(_evaluate_rollups, evaluation, candidate, one) for one in blocks))
+            yield from _evaluated(series, partial(evaluation.of_rollups, candidate), blocks)
         except NotTiered as error:
             yield Piece(Untiered(str(error)))
 
@@ -201,10 +200,6 @@ class SeriesFragment(SeriesOperator):
         yield f"{what} {self.text}"
         yield steps_text(self.steps)
 
-    def _evaluation(self, check: Callable[[], None]) -> BlockEvaluation:
-        bounds = Bounds(self.limits.max_samples, check)
-        return BlockEvaluation(self.expression, self.steps, PROMQL, self.lookback, self.delayed_names, bounds)
-
 
 @dataclass(frozen=True)
 class FetchSamples(SeriesOperator):
@@ -220,11 +215,7 @@ class FetchSamples(SeriesOperator):
         return expression_text(Selector(self.selection.matchers))
 
     def run(self, series: MetricSeries) -> Iterator[Piece]:
-        def piece(block: Callable[[], Samples]) -> Piece:
-            series.check()
-            return Piece(block())
-
-        yield from series.each(partial(piece, one) for one in series.samples(self.selection))
+        return _evaluated(series, lambda samples: (Piece(samples),), series.samples(self.selection))
 
     def check_points(self, points: int) -> None:
         self.limits.check(0, points)
@@ -250,19 +241,15 @@ def steps_text(steps: Steps) -> str:
     start = time_text(steps.start * MS_NS)
     if len(steps) == 1:
         return f"at {start}"
-    return f"from {start} to {time_text(steps.last * MS_NS)}, {len(steps)} steps of {duration_text(steps.step * MS_NS)}"
+    return f"from {start} to {time_text(steps.last * MS_NS)}, {len(steps)} steps of {interval_text(steps.step * MS_NS)}"
 
 
-def _evaluate_samples(evaluation: BlockEvaluation, block: Callable[[], Samples]) -> list[Piece]:
-    evaluation.bounds.check()
-    return list(evaluation.of_samples(block()))
+def _evaluated(series: MetricSeries, evaluate: Callable[[T], Iterable[Piece]], blocks: Blocks[T]) -> Iterator[Piece]:
+    """Yield the pieces of all blocks, several of which are evaluated at once."""
 
+    def pieces(block: Callable[[], T]) -> list[Piece]:
+        series.check()
+        return list(evaluate(block()))
 
-def _evaluate_rollups(evaluation: BlockEvaluation, candidate: Any, block: Callable[[], RollupSeries]) -> list[Piece]:
-    evaluation.bounds.check()
-    return list(evaluation.of_rollups(candidate, block()))
-
-
-def _flat(lists: Iterable[list[Piece]]) -> Iterator[Piece]:
-    for pieces in lists:
-        yield from pieces
+    for found in series.each(partial(pieces, one) for one in blocks):
+        yield from found

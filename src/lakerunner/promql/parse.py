@@ -6,7 +6,6 @@ strongest of all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -17,10 +16,9 @@ from lakerunner.model.labels.matcher import Matcher, matches_empty
 from lakerunner.model.labels.selector import PROMQL, read_items, unquoted
 from lakerunner.model.regex import compile_regex
 from lakerunner.promql.check import check_kinds
-from lakerunner.promql.cursor import Cursor
+from lakerunner.promql.cursor import Cursor, duration_seconds, number, utf8_string
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, Token, refusal
-from lakerunner.promql.literals import duration_seconds, number, utf8_string
 from lakerunner.promql.modifiers import parse_modifiers
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
@@ -37,7 +35,6 @@ from lakerunner.series.expression import (
     Unary,
     parts,
 )
-from lakerunner.series.function import Function
 
 NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
     ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),
@@ -77,16 +74,16 @@ _STARTS = NAME_KINDS | {"+", "-", "(", "{", "number", "duration", "string"}
 _LABEL_KINDS = (NAME_KINDS - {"without"}) | {"bool", "group_left", "group_right", "ignoring", "on", "atan2"}
 
 
-def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+def parse(text: str) -> Expression:
     """Parse and check a query: every kind fits, every function is known, every regular expression compiles."""
     cursor = _start(text)
     if cursor.kind == END:
         raise cursor.fail(0, "no expression found in input")
-    expression = _Grammar(cursor, functions).expression(0)
+    expression = _Grammar(cursor).expression(0)
     if cursor.kind != END:
         raise cursor.unexpected()
     _refuse_depth(text, expression)
-    return check_kinds(expression, text, functions)
+    return check_kinds(expression, text)
 
 
 def parse_selector(text: str) -> tuple[Matcher, ...]:
@@ -121,9 +118,8 @@ def _refuse_depth(text: str, expression: Expression) -> None:
 
 
 class _Grammar:
-    def __init__(self, cursor: Cursor, functions: Mapping[str, Function]) -> None:
+    def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
-        self._functions = functions
 
     def expression(self, minimum: int) -> Expression:
         """Parse up to an operator that binds less than `minimum`."""
@@ -177,7 +173,7 @@ class _Grammar:
                 return self._aggregate(name.kind, name.start)
         if name.kind in _CALLABLE and follower == "(":
             arguments, end = self._arguments()
-            if name.text not in self._functions:
+            if name.text not in FUNCTIONS:
                 raise self._cursor.fail(name.start, f"unknown function with name {go_quote(name.text)}")
             return Call(name.text, arguments, Span(name.start, end))
         return selector(self._cursor, name)

@@ -23,8 +23,7 @@ from lakerunner.promql.operators import NO_LIMITS, FetchSamples, Limits, Selecti
 from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
 from lakerunner.promql.resolve import resolve
-from lakerunner.promql.selection.smoothing import extended_samples, extension
-from lakerunner.series.arrays import Ints
+from lakerunner.promql.selection.smoothing import extended_samples
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, finish, most_steps
 from lakerunner.series.evaluation.fragments import reaches, split
@@ -201,21 +200,13 @@ def compile_promql(question: PromqlQuestion, limits: Limits, *, delayed_names: b
 def range_samples(value: Windows) -> Samples:
     """Return the samples of a range vector at its first step, with final labels, sorted by them. Series without a
     sample are dropped."""
-    if extension(value):
+    if value.extended:
         return _sort_by_labels(_drop_names(extended_samples(value)))
-    samples = value.samples
+    samples = replace(value.samples, starts=None)
     counts = value.last[:, 0] - value.first[:, 0]
     inside = np.repeat(value.first[:, 0] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    found = Samples(
-        samples.labels,
-        offsets,
-        samples.times[inside],
-        samples.values[inside],
-        None if samples.histograms is None else samples.histograms[inside],
-        drop_name=samples.drop_name,
-    )
-    return _sort_by_labels(_drop_names(found))
+    return _sort_by_labels(_drop_names(samples.take(samples.labels, offsets, inside, samples.drop_name)))
 
 
 def _drop_names(samples: Samples) -> Samples:
@@ -227,24 +218,15 @@ def _drop_names(samples: Samples) -> Samples:
     for row, (labels, drop) in enumerate(zip(samples.labels, samples.drop_name.tolist(), strict=True)):
         if samples.offsets[row] < samples.offsets[row + 1]:
             rows.setdefault(without_name(labels) if drop else labels, []).append(row)
-    places = [np.concatenate([_places(samples, row) for row in same]) for same in rows.values()]
+    places = [np.concatenate([np.arange(*samples.offsets[row : row + 2]) for row in same]) for same in rows.values()]
     for number, own in enumerate(places):
         times = samples.times[own]
         if len(np.unique(times)) < len(times):
             raise UserError("vector cannot contain metrics with the same labelset")
         places[number] = own[np.argsort(times, kind="stable")]
     inside = np.concatenate([np.zeros(0, np.int64), *places]).astype(np.int64)
-    return Samples(
-        list(rows),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum([len(own) for own in places], dtype=np.int64)]),
-        samples.times[inside],
-        samples.values[inside],
-        None if samples.histograms is None else samples.histograms[inside],
-    )
-
-
-def _places(samples: Samples, row: int) -> Ints:
-    return np.arange(samples.offsets[row], samples.offsets[row + 1])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(own) for own in places], dtype=np.int64)])
+    return samples.take(list(rows), offsets, inside, np.zeros(len(rows), bool))
 
 
 def _sort_by_labels(samples: Samples) -> Samples:

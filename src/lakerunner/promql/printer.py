@@ -89,16 +89,10 @@ def aggregation_text(node: Aggregate) -> str:
 
 
 def _series(node: Selector) -> str:
-    shown = sorted(_matcher(matcher) for matcher in node.matchers if not _is_name(matcher, node.name))
+    own = Matcher(NAME, "=", node.name) if node.name else None
+    others = (one for one in node.matchers if one != own)
+    shown = sorted(f"{_label(one.name)}{one.op}{go_quote(one.value)}" for one in others)
     return f"{node.name}{{{','.join(shown)}}}" if shown else node.name
-
-
-def _is_name(matcher: Matcher, name: str) -> bool:
-    return matcher == Matcher(NAME, "=", name) and name != ""
-
-
-def _matcher(matcher: Matcher) -> str:
-    return f"{_label(matcher.name)}{matcher.op}{go_quote(matcher.value)}"
 
 
 def _label(name: str) -> str:

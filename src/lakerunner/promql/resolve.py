@@ -8,25 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lakerunner.model.errors import UserError
+from lakerunner.promql.cursor import LARGEST_SECONDS
 from lakerunner.promql.functions.range_vectors import range_seconds
-from lakerunner.promql.literals import LARGEST_SECONDS
 from lakerunner.promql.selection.selectors import mark_totals_only
 from lakerunner.series.expression import (
     NOWHERE,
-    Aggregate,
     At,
-    Binary,
     Call,
     Duration,
     Expression,
     Number,
-    Paren,
     Range,
     Selector,
     Span,
     Subquery,
-    Unary,
     Unresolved,
+    with_parts,
 )
 from lakerunner.series.values import Steps
 
@@ -82,22 +79,13 @@ class _Times:
         match node:
             case Call("start" | "end" | "range" | "step" as name):
                 return Number(self._context(name), span=node.span)
-            case Call(_, arguments):
-                return replace(node, arguments=tuple(map(self.expression, arguments)))
-            case Paren(inner) | Unary(_, inner):
-                return replace(node, inner=self.expression(inner))
-            case Binary(_, left, right):
-                return replace(node, left=self.expression(left), right=self.expression(right))
-            case Aggregate(_, inner, parameter):
-                settled = None if parameter is None else self.expression(parameter)
-                return replace(node, inner=self.expression(inner), parameter=settled)
             case Selector():
                 return self._selector(node)
             case Range(selector, length):
                 return replace(node, range=self._length(length), selector=self._selector(selector))
             case Subquery():
                 return self._subquery(node)
-        return node
+        return with_parts(node, self.expression)
 
     def _context(self, name: str) -> float:
         match name:

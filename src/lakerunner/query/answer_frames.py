@@ -8,7 +8,6 @@ answer without `Z` is not whole, whatever the transport reports. docs/formats/wo
 from __future__ import annotations
 
 import io
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,13 +17,12 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt, LakerunnerError, error_from_body, error_to_body
-from lakerunner.model.frames import Sink, frame
+from lakerunner.model.frames import HEAD, Sink, frame
 from lakerunner.plan.operator import Operator
 from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account
 
 _ARROW, _ERROR, _END = b"A", b"E", b"Z"
-_HEAD = struct.Struct(">cI")
 # What a frame raises that no worker of ours wrote. Arrow's own exceptions are ValueErrors and OSErrors, or neither.
 _NOT_AN_ANSWER = (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
 
@@ -140,7 +138,7 @@ class _ArrowBytes(io.RawIOBase):
                 pass
 
     def _next_frame(self) -> None:
-        kind, length = _HEAD.unpack(self._exactly(_HEAD.size))
+        kind, length = HEAD.unpack(self._exactly(HEAD.size))
         data = self._exactly(length)
         if kind == _ARROW:
             self._arrow += data

@@ -25,7 +25,7 @@ from lakerunner.query.known_segments import KnownSegments, Pick, expiry_warnings
 from lakerunner.query.leaf_run import CollectAnswer, LeafRun, Refusals, Resources
 from lakerunner.query.options import Options
 from lakerunner.query.result_cache import ResultCache, result_key
-from lakerunner.query.row_answer import FIRST_BYTES, Coordinator, Round, RoundAnswer, RowAnswer, RowTerms, cut
+from lakerunner.query.row_answer import FIRST_BYTES, Coordinator, Round, RoundAnswer, RowAnswer, cut
 from lakerunner.query.row_gather import LeafRows, RowGather
 from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.query.workers import TaskPool, Workers
@@ -124,8 +124,8 @@ class Engine:
         wanted = job.finish.rounds
         limits = (wanted.offset, wanted.limit) if wanted else ()
         answer = RoundAnswer(rounds, workers, *limits)
-        terms = RowTerms(self._coordinator.limits, job.before, job.options.text, self.clock)
-        return RowAnswer(answer, terms, self._results if key else None, key)
+        results = (self._results, key) if self._results and key else None
+        return RowAnswer(answer, self._coordinator.limits, job.before, job.options.text, self.clock, results)
 
     def _explained(self, organization: UUID, plan: Plan, options: Options) -> Answer:
         measured = options.explain is Explain.ANALYZE

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lakerunner.model.display import plural
+from lakerunner.model.display import one_line, plural
+from lakerunner.model.time import time_range_text
 from lakerunner.plan.explain import plan_lines
 from lakerunner.plan.plan import Plan, SqlFinish
 from lakerunner.plan.spark import SparkPlan
-from lakerunner.plan.text import one_line, time_range_text
 from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account
 from lakerunner.query.known_segments import Pick

@@ -59,14 +59,6 @@ class UnitSize:
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one worker reads in one unit."""
-
-    worker: str
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True)
 class GatherOptions:
     """How the results of a query are gathered. `partial`: segments that cannot be read are named as missing in the
     account instead of raising an error. `ahead`: the work may start long before its rows are read, or be one of several
@@ -236,8 +228,7 @@ class Gather(ABC):
 
     def _tasks(self) -> list[Task]:
         if self._leaf.cut is Cut.SEGMENTS:
-            shares = assign(self._segments, list(self._workers), self._how.size)
-            return [Task(share.worker, share.segments, number=n) for n, share in enumerate(shares)]
+            return assign(self._segments, list(self._workers), self._how.size)
         rows = sum(segment.rows for segment in self._segments)
         shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows))
         segments = tuple(self._segments)
@@ -347,7 +338,7 @@ def _close_all(answers: Sequence[Answer]) -> None:
         closer.join(max(0.0, deadline - monotonic()))
 
 
-def assign(segments: Sequence[Segment], workers: Sequence[str], most: UnitSize) -> list[Share]:
+def assign(segments: Sequence[Segment], workers: Sequence[str], most: UnitSize) -> list[Task]:
     """Assign the segments to at least one worker, by name, in units of bounded size."""
     owners = _owners(segments, workers)
     of_worker: dict[str, list[int]] = {}
@@ -355,7 +346,8 @@ def assign(segments: Sequence[Segment], workers: Sequence[str], most: UnitSize) 
         of_worker.setdefault(owner, []).append(n)
     cut = [(owner, part) for owner, numbers in of_worker.items() for part in _cut(numbers, segments, most)]
     cut.sort(key=lambda share: share[1][0])
-    return [Share(owner, tuple(segments[n] for n in part)) for owner, part in cut]
+    parts = ((owner, tuple(segments[n] for n in part)) for owner, part in cut)
+    return [Task(owner, part, number=number) for number, (owner, part) in enumerate(parts)]
 
 
 def rank_workers(segment: UUID, workers: Iterable[str]) -> list[str]:

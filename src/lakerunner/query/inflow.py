@@ -9,12 +9,13 @@ slot.
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition
-from typing import IO, Protocol
+from typing import IO
 
 import pyarrow as pa
 
@@ -37,31 +38,40 @@ class Spool:
     max_bytes: int = 4 << 30
 
 
-class Inflow(Protocol):
+class Inflow(ABC):
     """Written by many threads, read by one."""
 
+    def __init__(self) -> None:
+        self._state = Condition()
+        self._bytes = 0
+        self._ended = False
+        self._closed = False
+
+    @abstractmethod
     def put(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises ReaderGone once it is closed."""
 
     def end(self) -> None:
         """State that all rows have been put."""
+        with self._state:
+            self._ended = True
+            self._state.notify_all()
 
+    @abstractmethod
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, once. Ends after all rows, or when it is closed."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close from any thread; closing twice is fine."""
 
 
-class QueuedInflow:
+class QueuedInflow(Inflow):
     """A queue of bounded batches and bytes; a larger batch waits alone."""
 
     def __init__(self) -> None:
-        self._state = Condition()
+        super().__init__()
         self._batches: deque[pa.RecordBatch] = deque()
-        self._bytes = 0
-        self._ended = False
-        self._closed = False
 
     def put(self, batch: pa.RecordBatch) -> None:
         with self._state:
@@ -70,11 +80,6 @@ class QueuedInflow:
                 raise ReaderGone
             self._batches.append(batch)
             self._bytes += batch.nbytes
-            self._state.notify_all()
-
-    def end(self) -> None:
-        with self._state:
-            self._ended = True
             self._state.notify_all()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -103,19 +108,16 @@ class QueuedInflow:
         return len(self._batches) < _QUEUE_BATCHES and self._bytes + more <= _QUEUE_BYTES
 
 
-class SpooledInflow:
+class SpooledInflow(Inflow):
     """Never blocks writers; raises TooLarge past the spool's bytes. The reader waits for the end."""
 
     def __init__(self, spool: Spool) -> None:
+        super().__init__()
         self._spool = spool
-        self._state = Condition()
         self._memory: list[pa.RecordBatch] = []
-        self._bytes = 0
         self._file: IO[bytes] | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
-        self._ended = False
         self._reading = False
-        self._closed = False
 
     def put(self, batch: pa.RecordBatch) -> None:
         with self._state:
@@ -130,11 +132,6 @@ class SpooledInflow:
             self._memory.append(batch)
             if self._bytes > _MEMORY_BYTES:
                 self._write()
-
-    def end(self) -> None:
-        with self._state:
-            self._ended = True
-            self._state.notify_all()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._state:

@@ -12,7 +12,7 @@ Bounded by the segments of all picks; the least recently used go first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Protocol
@@ -103,34 +103,31 @@ class KnownSegments:
         """Pick the segments of a scan; `now_ns` is the time of the query. Unavailable if the index is unreachable and
         no earlier pick covers the scan."""
         key = _PickKey(organization, scan.signal, scan.time, frozenset(scan.conditions))
-        try:
-            picked = self._index.segments.pick(organization, scan.signal, scan.time, conditions=scan.conditions)
-        except Unavailable:
-            known = self._find(key)
-            if known is None:
-                raise
-            return known
-        self._remember(key, _StoredPick(replace(picked, segments=_without_fingerprints(picked.segments)), now_ns))
-        return Pick(picked.segments, _account(len(picked.segments), picked.considered), expiry=picked.expiry)
+        pick = self._index.segments.pick
+        return self._pick(key, lambda: pick(organization, scan.signal, scan.time, conditions=scan.conditions), now_ns)
 
     def pick_tiers(self, organization: UUID, reach: Interval, tier: int, scan: Scan, now_ns: int) -> Pick:
         """Pick as `pick` does, for metrics in windows of this tier at most (Segments.pick_tiers); the scan's time is
         that of `reach`. Only a pick for the same tier is used again."""
         key = _PickKey(organization, scan.signal, scan.time, frozenset(scan.conditions), tier)
+        pick = self._index.segments.pick_tiers
+        found = self._pick(key, lambda: pick(organization, reach, tier, conditions=scan.conditions), now_ns)
+        return replace(found, tiles=clip_tiles(found.tiles, reach)) if found.account.degraded else found
+
+    def _pick(self, key: _PickKey, pick: Callable[[], SegmentPick | TierPick], now_ns: int) -> Pick:
         try:
-            picked = self._index.segments.pick_tiers(organization, reach, tier, conditions=scan.conditions)
+            picked = pick()
         except Unavailable:
             known = self._find(key)
             if known is None:
                 raise
-            return replace(known, tiles=clip_tiles(known.tiles, reach))
-        all_raw = tuple(picked.tiles) == (RAW,)
-        made = _StoredPick(
-            SegmentPick(_without_fingerprints(picked.segments), picked.considered, picked.expiry), now_ns, picked.tiles
-        )
-        self._remember(replace(key, tier=RAW) if all_raw else key, made)
-        account = _account(len(picked.segments), picked.considered)
-        return Pick(picked.segments, account, picked.tiles, picked.expiry)
+            return known
+        tiles = picked.tiles if isinstance(picked, TierPick) else {}
+        if tuple(tiles) == (RAW,):
+            key = replace(key, tier=RAW)
+        stored = SegmentPick(_without_fingerprints(picked.segments), picked.considered, picked.expiry)
+        self._remember(key, _StoredPick(stored, now_ns, tiles))
+        return Pick(picked.segments, _account(len(picked.segments), picked.considered), tiles, picked.expiry)
 
     def _find(self, key: _PickKey) -> Pick | None:
         """Return the newest pick that covers the scan, without segments outside its time."""

@@ -11,7 +11,6 @@ some of them have expired.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -21,6 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import NO_TILES, RAW, Interval, Tiles, align_start
 from lakerunner.model.time import SECOND_NS, time_text
@@ -62,29 +62,19 @@ class Refusals:
     many threads; times come from the queries."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._lock = Lock()
-        self._found: OrderedDict[RefusalKey, _Refusal] = OrderedDict()  # the least recently used first
+        self._found: LruCache[_Refusal] = LruCache(most)
 
     def add(self, key: RefusalKey, reach: Interval, reason: str, now_ns: int) -> None:
-        with self._lock:
-            self._found[key] = _Refusal(reason, reach, now_ns)
-            self._found.move_to_end(key)
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
+        self._found.put(key, _Refusal(reason, reach, now_ns), 1)
 
     def reason(self, key: RefusalKey, reach: Interval, now_ns: int) -> str:
         """Return why the fragment was refused a short time ago, for a time that overlaps `reach`; "" if it was not."""
-        with self._lock:
-            known = self._found.get(key)
-            if known is None:
-                return ""
-            if now_ns - known.found_ns >= SECONDS * SECOND_NS:
-                del self._found[key]
-                return ""
-            if known.reach[0] >= reach[1] or known.reach[1] <= reach[0]:
-                return ""
-            self._found.move_to_end(key)
+        known = self._found.get(key)
+        if known is None or known.reach[0] >= reach[1] or known.reach[1] <= reach[0]:
+            return ""
+        if now_ns - known.found_ns >= SECONDS * SECOND_NS:
+            self._found.drop(key)
+            return ""
         return f"{known.reason}, as found at {time_text(known.found_ns // SECOND_NS * SECOND_NS)} UTC"
 
 

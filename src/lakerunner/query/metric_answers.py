@@ -19,6 +19,8 @@ from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Samples
 
+Selectors = Sequence[tuple[Matcher, ...]]
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -125,32 +127,18 @@ class MetricsLake(Protocol):
         """Return the lines of EXPLAIN, in one column `plan`."""
 
     def series(
-        self,
-        organization: UUID,
-        selectors: Sequence[tuple[Matcher, ...]],
-        start_ms: int,
-        end_ms: int,
-        *,
-        limit: int,
-        now_ns: int,
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int
     ) -> Listing: ...
 
     def label_names(
-        self,
-        organization: UUID,
-        selectors: Sequence[tuple[Matcher, ...]],
-        start_ms: int,
-        end_ms: int,
-        *,
-        limit: int,
-        now_ns: int,
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int
     ) -> Listing: ...
 
     def label_values(
         self,
         organization: UUID,
         label: str,
-        selectors: Sequence[tuple[Matcher, ...]],
+        selectors: Selectors,
         start_ms: int,
         end_ms: int,
         *,
@@ -164,11 +152,11 @@ class MetricsLake(Protocol):
         """List metric families; `limit` counts families; `limit_per_metric` 0: all rows of each."""
 
     def exemplars(
-        self, organization: UUID, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int, now_ns: int
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int
     ) -> Listing: ...
 
     def samples(
-        self, organization: UUID, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int, now_ns: int
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int
     ) -> StoredSamples:
         """Return samples of series that meet one of the selectors, at start_ms <= time <= end_ms. TooLarge past a
         limit."""

@@ -24,18 +24,17 @@ from lakerunner.query.contract.account import Account
 from lakerunner.query.engine import Engine
 from lakerunner.query.known_segments import expiry_warning
 from lakerunner.query.leaf_run import CollectAnswer
-from lakerunner.query.metric_answers import Cardinality, CardinalityQuestion, Listing, StoredSamples
+from lakerunner.query.metric_answers import Cardinality, CardinalityQuestion, Listing, Selectors, StoredSamples
 from lakerunner.query.metrics.list_series import ListSeries, exemplar_order
 from lakerunner.query.options import Options
-from lakerunner.query.reads import Reads
-from lakerunner.query.series_answer import SeriesAnswer, expired_notes, guarded_of, raw_read
+from lakerunner.query.reads import Reads, expiry_notes
+from lakerunner.query.series_answer import SeriesAnswer, guarded_of, raw_read
 from lakerunner.series.evaluation.pieces import ListingRows, distinct_samples
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples
 
 _METADATA_MS = 24 * 3_600_000  # metadata of the last day
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
-Selectors = Sequence[tuple[Matcher, ...]]
 
 
 class MetricQueries:
@@ -60,12 +59,14 @@ class MetricQueries:
     def series(
         self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int
     ) -> Listing:
-        return self._lists(organization, start_ms, end_ms, now_ns).series(selectors, self._most(limit))
+        lists = self._lists(organization, start_ms, end_ms, now_ns)
+        return lists.sorted("series", selectors, self._most(limit), _labels)
 
     def label_names(
         self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int
     ) -> Listing:
-        return self._lists(organization, start_ms, end_ms, now_ns).label_names(selectors, self._most(limit))
+        lists = self._lists(organization, start_ms, end_ms, now_ns)
+        return lists.sorted("label_names", selectors, self._most(limit), str)
 
     def label_values(
         self,
@@ -78,7 +79,8 @@ class MetricQueries:
         limit: int,
         now_ns: int,
     ) -> Listing:
-        return self._lists(organization, start_ms, end_ms, now_ns).label_values(label, selectors, self._most(limit))
+        lists = self._lists(organization, start_ms, end_ms, now_ns)
+        return lists.sorted("label_values", selectors, self._most(limit), str, label)
 
     def metadata(
         self, organization: UUID, *, metric: str | None, limit: int, limit_per_metric: int, now_ns: int
@@ -104,7 +106,7 @@ class MetricQueries:
             reads.add(raw_read(one.leaf, guarded_of(one.leaf), one.pick))
             found.append(operator.fold(one.pieces, Notes(PROMQL.words)))
             self.limits.check(sum(map(len, found)), sum(len(samples.times) for samples in found))
-        return StoredSamples(distinct_samples(found), expired_notes(reads.all()), collected.account)
+        return StoredSamples(distinct_samples(found), expiry_notes(reads.all()), collected.account)
 
     def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
         return SeriesCounter(self.engine, organization, question).answer()
@@ -113,7 +115,7 @@ class MetricQueries:
         return compile_promql(question, self.limits, delayed_names=self.delayed_names)
 
     def _lists(self, organization: UUID, start_ms: int, end_ms: int, now_ns: int) -> SeriesLister:
-        return SeriesLister(self.engine, ListRequest(organization, start_ms, end_ms, now_ns))
+        return SeriesLister(self.engine, organization, start_ms, end_ms, now_ns)
 
     def _most(self, limit: int) -> int:
         return min(limit, self.limits.max_series) if limit else self.limits.max_series
@@ -123,35 +125,16 @@ def _options(question: PromqlQuestion, explain: Explain = Explain.NO) -> Options
     return Options(question.now_ns, question.partial, question.streamed, explain, question.text, engine=question.engine)
 
 
-@dataclass(frozen=True)
-class ListRequest:
-    """The organization, and the times in ms, both included."""
+@dataclass
+class SeriesLister:
+    """Answers one request, of series at these times in ms, both included; `account` covers everything that it read."""
 
+    engine: Engine
     organization: UUID
     start_ms: int
     end_ms: int
     now_ns: int
-
-    def selection(self, matchers: tuple[Matcher, ...]) -> Selection:
-        return Selection(matchers, self.start_ms - 1, max(self.end_ms, self.start_ms - 1))
-
-
-@dataclass
-class SeriesLister:
-    """Answers one request; `account` covers everything that it read."""
-
-    engine: Engine
-    request: ListRequest
     account: Account = field(default_factory=Account)
-
-    def series(self, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted("series", selectors, limit, _labels)
-
-    def label_names(self, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted("label_names", selectors, limit, str)
-
-    def label_values(self, label: str, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted("label_values", selectors, limit, str, label)
 
     def metadata(self, metric: str | None, limit: int, limit_per_metric: int) -> Listing:
         rows = self._rows("metadata", _EVERYTHING, 1_000_000)
@@ -175,18 +158,18 @@ class SeriesLister:
         rows = [(labels, sorted(own.values(), key=_in_order)) for labels, own in sorted(found.items())]
         return Listing(rows[:limit], len(rows) > limit, self.account)
 
-    def _sorted(
+    def sorted(
         self, what: Any, selectors: Selectors, limit: int, read: Callable[[Any], Any], label: str = ""
     ) -> Listing:
         rows = sorted({read(row) for row in self._rows(what, selectors or _EVERYTHING, limit, label)})
         return Listing(rows[:limit], len(rows) > limit, self.account)
 
     def _rows(self, what: Any, selectors: Selectors, limit: int, label: str = "") -> Iterator[Any]:
-        selections = [self.request.selection(matchers) for matchers in selectors]
+        times = self.start_ms - 1, max(self.end_ms, self.start_ms - 1)
+        selections = [Selection(matchers, *times) for matchers in selectors]
         scanned = [(one, scan) for one in selections if (scan := one.scan)]
         leaves = tuple(Leaf(scan, ListSeries(what, one, limit, label)) for one, scan in scanned)
-        options = Options(self.request.now_ns)
-        collected: CollectAnswer = self.engine.answer(self.request.organization, Plan(leaves, Collect()), options)
+        collected: CollectAnswer = self.engine.answer(self.organization, Plan(leaves, Collect()), Options(self.now_ns))
         warnings: set[str] = set()
         for found in collected:
             scan = found.leaf.scan

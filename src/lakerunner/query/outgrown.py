@@ -20,6 +20,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.plan.spark import SparkPlan
 from lakerunner.query.contract.account import Account
 from lakerunner.query.contract.failures import cancelled
+from lakerunner.query.row_gather import LeafRows
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
 from lakerunner.query.sandbox.running import Running, Work
@@ -66,20 +67,10 @@ class Outgrown:
         def open_(held: ExitStack) -> tuple[Sandbox, Work]:
             return self._sandboxes.lend(held, organization), bind
 
-        bound = Running(self._sandboxes, open_, self._sandboxes.limits, _Nothing())
+        bound = Running(self._sandboxes, open_, self._sandboxes.limits, LeafRows({}))
         run = self._spark.start(organization, plan, own)
         account = Account(considered=read, read=read, workers={"spark": read}, warnings=warnings)
         return SparkAnswer(run, bound, account)
-
-
-class _Nothing:
-    """The source (query/sandbox/running.py) of relations without rows."""
-
-    account = Account()
-    failure = None
-
-    def close(self) -> None:
-        """There is nothing to stop."""
 
 
 class SparkAnswer:

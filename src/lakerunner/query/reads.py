@@ -165,16 +165,16 @@ def expired_points(tiles: Tiles, expiry: Expiry, guarded: TierChoice) -> Expired
         return None
     expired = {tier: expiry.last_ms(tier) for tier in TIER_NAMES}
     serving = [window_end(ms, tier) for tier, ms in expired.items() if ms is not None and RAW < tier <= guarded.tier]
-    left = tuple((tier, _default(expired[tier], start)) for tier in expiry.left)
+    left = tuple((tier, start if (ms := expired[tier]) is None else ms) for tier in expiry.left)
     if any(tier <= guarded.tier for tier in expiry.left):
         return ExpiredPoints(start, min([last, *serving]), left, _NOT_YET, "ask again in a few minutes")
     return ExpiredPoints(start, min([last, *serving]), left, guarded.reason, _how(guarded))
 
 
-def expiry_notes(found: Sequence[tuple[str, ExpiredPoints | None, UnrolledPoints | None]]) -> tuple[Note, ...]:
-    """Return warnings for fragments, given by their text."""
-    texts = [one.text(fragment) for fragment, one, _ in found if one is not None]
-    texts += [f"{fragment}: {one.text()}" for fragment, _, one in found if one is not None]
+def expiry_notes(reads: Sequence[Read]) -> tuple[Note, ...]:
+    """Return warnings for what has expired."""
+    texts = [read.gone.text(read.fragment) for read in reads if read.gone is not None]
+    texts += [f"{read.fragment}: {read.unrolled.text()}" for read in reads if read.unrolled is not None]
     return tuple(Note("warning", text) for text in texts)
 
 
@@ -201,7 +201,3 @@ def _floor_text(time_ms: int) -> str:
 
 def _ceiling_text(time_ms: int) -> str:
     return time_text(-(-time_ms * MS_NS // SECOND_NS) * SECOND_NS)
-
-
-def _default(value: int | None, other: int) -> int:
-    return other if value is None else value

@@ -10,15 +10,14 @@ query runs, its answer is held too, up to that eighth.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from threading import Lock
 from uuid import UUID
 
 import pyarrow as pa
 
+from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
 from lakerunner.plan.plan import Plan
 from lakerunner.query.answer import Answer, FixedAnswer
@@ -47,26 +46,21 @@ class ResultCache:
         self.max_bytes = max_bytes
         self._seconds = seconds
         self._clock = clock
-        self._lock = Lock()
-        self._results: OrderedDict[bytes, _Result] = OrderedDict()  # the least recently used first
-        self._size = 0
+        self._results: LruCache[_Result] = LruCache(max_bytes)
 
     @property
     def size(self) -> int:
         """Return the bytes of all results."""
-        with self._lock:
-            return self._size
+        return self._results.size
 
     def find(self, key: bytes, before: Account) -> Answer | None:
         """Return the cached answer; `before` accounts for what was done already: planning and picking segments."""
-        with self._lock:
-            result = self._results.get(key)
-            if result is None:
-                return None
-            if self._clock() - result.made >= self._seconds:
-                self._forget(key)
-                return None
-            self._results.move_to_end(key)
+        result = self._results.get(key)
+        if result is None:
+            return None
+        if self._clock() - result.made >= self._seconds:
+            self._results.drop(key)
+            return None
         # The work was done once: a cached answer fetches and runs nothing.
         free = replace(result.account, bytes_fetched=0, bytes_cached=0, workers={}, from_cache=True)
         now = replace(free, seconds=before.seconds, degraded=before.degraded, warnings=before.warnings)
@@ -92,13 +86,4 @@ class ResultCache:
     def put(self, key: bytes, data: pa.Buffer, account: Account) -> None:
         if len(data) > self.max_bytes // _SHARE or not account.complete or account.degraded:
             return
-        with self._lock:
-            if key in self._results:
-                self._forget(key)
-            self._results[key] = _Result(data, account, self._clock())
-            self._size += len(data)
-            while self._size > self.max_bytes:
-                self._forget(next(iter(self._results)))
-
-    def _forget(self, key: bytes) -> None:
-        self._size -= len(self._results.pop(key).data)
+        self._results.put(key, _Result(data, account, self._clock()), len(data))

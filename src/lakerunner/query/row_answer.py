@@ -193,26 +193,25 @@ class RoundAnswer:
                 raise cancelled()
 
 
-@dataclass(frozen=True)
-class RowTerms:
-    """`before` accounts for what was done already: planning and picking segments. `text` is what the user wrote."""
-
-    limits: Limits
-    before: Account
-    text: str
-    clock: Callable[[], float]
-
-
 class RowAnswer:
-    """An Answer (query/answer.py). One thread reads it; any thread may close it. With `results` it is cached there."""
+    """An Answer (query/answer.py). One thread reads it; any thread may close it. `before` accounts for what was done
+    already: planning and picking segments. `text` is what the user wrote. With `results` it is cached there."""
 
     def __init__(
-        self, rounds: RoundAnswer, terms: RowTerms, results: ResultCache | None = None, key: bytes = b""
+        self,
+        rounds: RoundAnswer,
+        limits: Limits,
+        before: Account,
+        text: str,
+        clock: Callable[[], float],
+        results: tuple[ResultCache, bytes] | None = None,
     ) -> None:
         self._rounds = rounds
-        self._terms = terms
+        self._limits = limits
+        self._before = before
+        self._text = text
+        self._clock = clock
         self._results = results
-        self._key = key
         self._rows = 0
         self._busy = 0.0
 
@@ -226,14 +225,15 @@ class RowAnswer:
 
     @property
     def account(self) -> Account:
-        account = self._terms.before + self._rounds.account
+        account = self._before + self._rounds.account
         coordinating = max(0.0, self._busy - account.seconds.get("gather", 0.0))
         return replace(account + Account(seconds={"coordinate": coordinating}), rows=self._rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._results is None:
             return self._batches()
-        return self._results.keep(self._key, self.schema, self._batches(), lambda: self.account)
+        results, key = self._results
+        return results.keep(key, self.schema, self._batches(), lambda: self.account)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -248,18 +248,17 @@ class RowAnswer:
         self._rounds.close()
 
     def _count(self, batch: pa.RecordBatch) -> None:
-        limits = self._terms.limits
         self._rows += batch.num_rows
-        if self._rows > limits.max_rows:
-            raise too_many_rows(limits)
-        if self._busy > limits.seconds:
-            raise too_long(limits.seconds)
+        if self._rows > self._limits.max_rows:
+            raise too_many_rows(self._limits)
+        if self._busy > self._limits.seconds:
+            raise too_long(self._limits.seconds)
 
     def _step(self, step: Callable[[], T]) -> T:
-        began = self._terms.clock()
+        began = self._clock()
         try:
             return step()
         except EngineError as error:
-            raise locate_error(error, self._terms.text) from None
+            raise locate_error(error, self._text) from None
         finally:
-            self._busy += self._terms.clock() - began
+            self._busy += self._clock() - began

@@ -7,7 +7,7 @@ rollups that give the same results; where a worker finds that they do not, from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -70,7 +70,7 @@ class SeriesAnswer:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Return the notes so far; all of them at the end."""
-        return self._notes.all() + expired_notes(self.reads)
+        return self._notes.all() + expiry_notes(self.reads)
 
     @property
     def account(self) -> Account:
@@ -181,10 +181,6 @@ class SeriesAnswer:
         except Unavailable:
             return None
         return pick if pick.expiry == NOTHING_EXPIRED else None
-
-
-def expired_notes(reads: Sequence[Read]) -> tuple[Note, ...]:
-    return expiry_notes([(read.fragment, read.gone, read.unrolled) for read in reads])
 
 
 def raw_read(leaf: Leaf, guarded: TierChoice, pick: Pick) -> Read:

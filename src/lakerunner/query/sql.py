@@ -1,23 +1,36 @@
 """SQL questions: text to plan, which the engine answers; what lists tables and columns; and what Spark SQL runs whole.
 
+sqlglot accepts a missing condition or a superfluous comma, and would silently change the query; DuckDB, called in a
+sandbox, does not. Its answers depend on the text alone and are cached. The attributes that DESCRIBE lists are found in
+the columns of segments, which the index knows: no file is read.
+
 With engine=spark the plan decides (docs/decisions/0025-spark-runs-units.md): Spark's tasks run the units of every query
 whose coordinator only folds, passes on or sorts a bounded number of rows; Spark SQL runs the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from lakerunner.lakeql import compile_sql
+from lakerunner.lakeql.source import QueryText
 from lakerunner.lakeql.spark import compile_spark
 from lakerunner.lakeql.statements import Listing, Statement, read_listing, read_statement
+from lakerunner.lakeql.tables import TABLES, ColumnKind
 from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.lru import LruCache
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import SCOPES
+from lakerunner.model.time import DAY_NS, TimeRange
 from lakerunner.plan.explain import Explain
 from lakerunner.plan.plan import SqlFinish
-from lakerunner.query.answer import Answer
+from lakerunner.plan.scan import Scan
+from lakerunner.query.answer import Answer, FixedAnswer
 from lakerunner.query.contract.account import Account, total
 from lakerunner.query.engine import Engine
 from lakerunner.query.explain_answer import ExplainAnswer, spark_sql_lines
@@ -25,8 +38,11 @@ from lakerunner.query.known_segments import expiry_warnings
 from lakerunner.query.options import DUCKDB, SPARK, Options, SparkIsOff, read_engine
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.sandbox.syntax import Syntax
-from lakerunner.query.table_listing import attribute_rows, listed_answer, newest
+from lakerunner.query.segment_cache.relation import empty_sql
+
+_CACHE_BYTES = 4 << 20  # of texts
+_ENTRY_BYTES = 200
+_MOST_ATTRIBUTES = 1_000
 
 
 @dataclass(frozen=True)
@@ -97,3 +113,86 @@ class SqlQueries:
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
         answer = self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
         return answer if statement.explain is Explain.NO else ExplainAnswer(lines, answer.account, answer)
+
+
+# ---- DuckDB's view of a text before it runs
+
+
+class Syntax:
+    """Safe to use from many threads."""
+
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self._sandboxes = sandboxes
+        self._known: LruCache[tuple[Any]] = LruCache(_CACHE_BYTES)
+
+    def check(self, organization: UUID, text: str) -> None:
+        """Raise UserError, with the position, unless DuckDB can parse the text as SELECTs."""
+        found = self._answer(text, lambda: self._sandboxes.ask(organization, {"do": "syntax", "text": text}))
+        if found is None:
+            return
+        message = f"the query cannot be read: {found['message'].partition(chr(10))[0]}"
+        if found["position"] is None:
+            raise UserError(message)
+        before = text.encode()[: int(found["position"])].decode(errors="ignore")  # DuckDB counts bytes
+        raise UserError(message, QueryText(text).position(len(before)))
+
+    def types(self, organization: UUID) -> BoundTypes:
+        """Return the types (plan/scan.py) of SELECTs, bound in this organization's sandbox."""
+        return BoundTypes(self, organization)
+
+    def columns(self, organization: UUID, sql: str, scan: Scan) -> list[tuple[str, str]] | None:
+        empty = empty_sql(scan)
+        request = {"do": "types", "sql": sql, "relation": scan.relation, "empty": empty}
+        found = self._answer((sql, empty), lambda: self._sandboxes.ask(organization, request))
+        return None if found is None else [(name, type_) for name, type_ in found]
+
+    def _answer(self, key: Any, ask: Callable[[], Any]) -> Any:
+        known = self._known.get(key)
+        if known is None:
+            known = (ask(),)
+            self._known.put(key, known, _ENTRY_BYTES + len(str(key)))
+        return known[0]
+
+
+@dataclass(frozen=True)
+class BoundTypes:
+    """The columns of a SELECT over a scan, bound to the scan's empty relation: no file is read."""
+
+    syntax: Syntax
+    organization: UUID
+
+    def of(self, sql: str, scan: Scan) -> list[tuple[str, str]] | None:
+        return self.syntax.columns(self.organization, sql, scan)
+
+
+# ---- SHOW TABLES and DESCRIBE
+
+
+def listed_answer(
+    listing: Listing, attributes: Iterable[tuple[str, ...]] = (), account: Account | None = None
+) -> FixedAnswer:
+    schema = pa.schema([(name, pa.string()) for name in listing.columns()])
+    rows = [*listing.rows(), *attributes]
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return FixedAnswer(schema, iter([pa.record_batch(columns, schema=schema)]), account or Account())
+
+
+def newest(listing: Listing, now_ns: int) -> Scan:
+    """Return a scan of the last day's rows that reads no column."""
+    return Scan("newest", TABLES[listing.table].spec.name, TimeRange(now_ns - DAY_NS, now_ns), ())
+
+
+def attribute_rows(listing: Listing, segments: Iterable[Segment]) -> list[tuple[str, str, str]]:
+    """Return the attributes that have columns of their own in these segments, as a query writes them."""
+    sets = {id(segment.columns): segment.columns for segment in segments}
+    stored = {column for columns in sets.values() for column in columns if column.type}
+    maps = {column.scope: column.name for column in TABLES[listing.table].columns if column.kind is ColumnKind.MAP}
+    types: dict[str, set[str]] = {}
+    for scope in SCOPES:
+        for column in (one for one in stored if one.name.startswith(scope.prefix)):
+            key = column.name.removeprefix(scope.prefix).replace("'", "''")
+            types.setdefault(f"{maps[scope.map_column]}['{key}']", set()).add(column.type)
+    named = sorted(types.items())[:_MOST_ATTRIBUTES]
+    return [
+        (name, "VARCHAR", f"attribute of the last 24 hours, sent as {', '.join(sorted(sent))}") for name, sent in named
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from lakerunner.query.operator_table import OPERATORS
 # An expression has at most 100 inside each other, two or three levels of JSON each; units are read recursively.
 MAX_LEVELS = 400
 _VERSION = 4
+_SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
 _CONDITIONS: dict[str, type[Condition]] = {kind.__name__: kind for kind in (Equals, Contains, Present)}
 
 
@@ -111,16 +112,16 @@ def _scan_fields(scan: Scan) -> dict[str, Any]:
     }
 
 
-def _scan(fields: dict[str, Any]) -> Scan:
+def _scan(sent: dict[str, Any]) -> Scan:
     return Scan(
-        relation=fields["relation"],
-        signal=fields["signal"],
-        time=TimeRange(*fields["time"]),
-        columns=tuple(fields["columns"]),
-        attributes=_attributes(fields["attributes"]),
-        ids=tuple(fields["ids"]),
-        conditions=tuple(_condition(one) for one in fields["conditions"]),
-        typed=tuple(TypedAttributes(_attributes(attributes), type_) for attributes, type_ in fields["typed"]),
+        relation=sent["relation"],
+        signal=sent["signal"],
+        time=TimeRange(*sent["time"]),
+        columns=tuple(sent["columns"]),
+        attributes=_attributes(sent["attributes"]),
+        ids=tuple(sent["ids"]),
+        conditions=tuple(_condition(one) for one in sent["conditions"]),
+        typed=tuple(TypedAttributes(_attributes(attributes), type_) for attributes, type_ in sent["typed"]),
     )
 
 
@@ -128,9 +129,9 @@ def _attributes(given: list[list[str]]) -> tuple[Attribute, ...]:
     return tuple(Attribute(scope, key) for scope, key in given)
 
 
-def _condition(fields: dict[str, Any]) -> Condition:
-    made = {name: _plain(value) for name, value in fields.items() if name != "kind"}
-    return _CONDITIONS[fields["kind"]](**made)
+def _condition(sent: dict[str, Any]) -> Condition:
+    made = {name: _plain(value) for name, value in sent.items() if name != "kind"}
+    return _CONDITIONS[sent["kind"]](**made)
 
 
 def _plain(value: Any) -> Any:
@@ -163,33 +164,25 @@ def _segments_json(segments: Sequence[Segment]) -> dict[str, Any]:
 
 def _segments_from(given: Mapping[str, Any]) -> tuple[Segment, ...]:
     sets = [tuple(Column(name, type_) for name, type_ in columns) for columns in given["column_sets"]]
-    return tuple(_segment(fields, sets) for fields in given["segments"])
+    return tuple(_segment(sent, sets) for sent in given["segments"])
 
 
 def _segment_fields(segment: Segment, sets: dict[tuple[Column, ...], int]) -> dict[str, Any]:
     sizes = segment.statistics.get("side_bytes")
-    return {
+    return {name: getattr(segment, name) for name in _SENT} | {
         "id": str(segment.id),
         "organization": str(segment.organization),
-        "collector": segment.collector,
-        "signal": segment.signal,
         "time": [segment.time.start_ns, segment.time.end_ns],
-        "rows": segment.rows,
-        "bytes": segment.bytes,
-        "sort_version": segment.sort_version,
         "columns": sets[segment.columns],
-        "frequency_ms": segment.frequency_ms,
-        "level": segment.level,
         "statistics": {"side_bytes": sizes} if sizes else {},
-        "ingested": segment.ingested,
     }
 
 
-def _segment(fields: dict[str, Any], sets: list[tuple[Column, ...]]) -> Segment:
+def _segment(sent: dict[str, Any], sets: list[tuple[Column, ...]]) -> Segment:
     given = {
-        "id": UUID(fields["id"]),
-        "organization": UUID(fields["organization"]),
-        "time": TimeRange(*fields["time"]),
-        "columns": sets[fields["columns"]],
+        "id": UUID(sent["id"]),
+        "organization": UUID(sent["organization"]),
+        "time": TimeRange(*sent["time"]),
+        "columns": sets[sent["columns"]],
     }
-    return Segment(**(fields | given))
+    return Segment(**(sent | given))

@@ -53,7 +53,7 @@ class QueryWorker:
         self._cache = cache
         self._limits = limits or sandboxes.limits
         self._sandboxes = sandboxes
-        self._clock = clock
+        self.clock = clock
 
     def run(self, unit: Unit) -> Answer:
         """Return at once: the work begins when the answer is read."""
@@ -78,17 +78,14 @@ class QueryWorker:
 
     def _begin(self, unit: Unit, operator: RowOperator, held: ExitStack) -> tuple[Sandbox, Work, Account]:
         scan = unit.leaf.scan
-        began = self._clock()
-        files = held.enter_context(self._cache.hold_checked(scan, unit.segments))
-        fetched = self._clock()
+        began = self.clock()
+        files = held.enter_context(self._cache.hold(scan, unit.segments, checked=True))
+        fetched = self.clock()
         sandbox = self._sandboxes.lend(held, unit.organization)
         relation = relation_sql(scan, unit.segments, sandbox.link(files.files), in_order=operator.steady)
         work = Work(operator.source_sql(scan), views={scan.relation: relation})
-        seconds = {"fetch": fetched - began, "open": self._clock() - fetched}
+        seconds = {"fetch": fetched - began, "open": self.clock() - fetched}
         return sandbox, work, replace(files.account, seconds=seconds)
-
-    def seconds(self) -> float:
-        return self._clock()
 
 
 class RowsRunning:
@@ -131,16 +128,16 @@ class SeriesRunning:
         return self._seconds + self._series.account
 
     def __iter__(self) -> Iterator[Piece]:
-        waiting = self._worker.seconds()
+        waiting = self._worker.clock()
         with ExitStack() as held:
             self._worker.slots.take(held, self._unit.organization, self._stopped)
-            began = self._worker.seconds()
+            began = self._worker.clock()
             points = 0
             for piece in self._operator.run(self._series):
                 points += piece.points
                 self._operator.check_points(points)
                 yield piece
-            self._seconds = Account(seconds={"wait": began - waiting, "run": self._worker.seconds() - began})
+            self._seconds = Account(seconds={"wait": began - waiting, "run": self._worker.clock() - began})
 
     def close(self) -> None:
         self._stopped.set()
@@ -159,16 +156,16 @@ class _Work:
         self._operator = operator
 
     def open(self, held: ExitStack) -> tuple[Sandbox, Work]:
-        asked = self._worker.seconds()
+        asked = self._worker.clock()
         self._worker.slots.take(held, self._unit.organization, self._stopped)
-        waited = self._worker.seconds() - asked
+        waited = self._worker.clock() - asked
         sandbox, work, account = self._worker.begin(self._unit, self._operator, held)
         self.account = account + Account(seconds={"wait": waited})
-        held.callback(self._done, self._worker.seconds())
+        held.callback(self._done, self._worker.clock())
         return sandbox, work
 
     def close(self) -> None:
         self._stopped.set()
 
     def _done(self, began: float) -> None:
-        self.account += Account(seconds={"run": self._worker.seconds() - began})
+        self.account += Account(seconds={"run": self._worker.clock() - began})

@@ -8,7 +8,8 @@ as `Unresolved`; an evaluated tree holds only `int`s.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -197,6 +198,34 @@ def parts(expression: Expression) -> tuple[Expression, ...]:
         case Call(_, arguments):
             return arguments
     return ()
+
+
+def with_parts(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """Return the expression with the expressions directly inside changed, in the order of `parts`. The selector of a
+    range stays as it is."""
+    match expression:
+        case Subquery(inner) | Paren(inner) | Unary(_, inner):
+            return replace(expression, inner=change(inner))
+        case Binary(_, left, right):
+            return replace(expression, left=change(left), right=change(right))
+        case Aggregate(_, inner, parameter):
+            changed = None if parameter is None else change(parameter)
+            return replace(expression, inner=change(inner), parameter=changed)
+        case Call(_, arguments):
+            return replace(expression, arguments=tuple(map(change, arguments)))
+    return expression
+
+
+def selects(expression: Expression) -> bool:
+    """Return whether there is a selector in it."""
+    return isinstance(bare(expression), Selector) or any(map(selects, parts(expression)))
+
+
+def resolved(given: Duration) -> int:
+    """Return a time or duration of a tree that is evaluated."""
+    if not isinstance(given, int):
+        raise TypeError(f"{given} is not resolved")
+    return given
 
 
 _CLASSES: dict[str, type] = {

@@ -8,16 +8,15 @@ fixed order of float operations, so that the bits do not depend on the memory la
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.labels import NAME, NO_LABELS, Labels
+from lakerunner.model.lru import LruCache
 from lakerunner.series.arrays import Bools, Floats, Ints
 
 _MAX_SERIES = 2_000_000  # series of all remembered groupings; a dashboard repeats few groupings over the same series
@@ -34,40 +33,21 @@ class Groups:
         return len(self.labels)
 
 
-class _GroupingCache:
-    """An LRU cache of groupings. Series are recognized by identity: sequences of labels are never written to, and a
-    selector gives the same object from query to query. An entry holds the sequence, so that its id cannot be reused."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._entries: OrderedDict[tuple[int, tuple[str, ...], bool], tuple[Sequence[Labels], Groups]] = OrderedDict()
-        self._size = 0
-
-    def groups(self, labels: Sequence[Labels], names: tuple[str, ...], without: bool) -> Groups:
-        key = (id(labels), names, without)
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-                return entry[1]
-        groups = _compute_groups(labels, frozenset(names), without)
-        with self._lock:
-            if key not in self._entries:
-                self._entries[key] = (labels, groups)
-                self._size += 1 + len(labels)
-            while self._size > _MAX_SERIES:
-                self._size -= 1 + len(self._entries.popitem(last=False)[1][0])
-        return groups
-
-
-_CACHE = _GroupingCache()
+# Series are recognized by identity: sequences of labels are never written to, and a selector gives the same object from
+# query to query. An entry holds the sequence, so that its id cannot be reused.
+_CACHE: LruCache[tuple[Sequence[Labels], Groups]] = LruCache(_MAX_SERIES)
 
 
 def group_series(labels: Sequence[Labels], names: tuple[str, ...], without: bool) -> Groups:
     """Group series by these labels, or by all but these and the metric's name."""
     if not names and not without:
         return Groups(np.zeros(len(labels), np.int64), [NO_LABELS] if labels else [])
-    return _CACHE.groups(labels, names, without)
+    key = (id(labels), names, without)
+    known = _CACHE.get(key)
+    if known is None:
+        known = labels, _compute_groups(labels, frozenset(names), without)
+        _CACHE.put(key, known, 1 + len(labels))
+    return known[1]
 
 
 def _compute_groups(labels: Sequence[Labels], names: frozenset[str], without: bool) -> Groups:

@@ -17,14 +17,6 @@ from lakerunner.series.rollups import RollupSeries
 from lakerunner.series.values import Samples, Vector
 
 
-def _every_sample(_selector: Selector, samples: Samples) -> Samples:
-    return samples
-
-
-def _within_range(_selector: Selector, _lookback: int) -> tuple[int, int]:
-    return 0, 0
-
-
 @dataclass(frozen=True)
 class Instants:
     """How a language sees the samples of an instant selector.
@@ -50,8 +42,8 @@ class Language:
     words: Words = field(default_factory=dict)
     subquery_step: int = 0
     instants: Instants | None = None
-    ranged: Callable[[Selector, Samples], Samples] = _every_sample
-    reach: Callable[[Selector, int], tuple[int, int]] = _within_range
+    ranged: Callable[[Selector, Samples], Samples] = lambda _, samples: samples
+    reach: Callable[[Selector, int], tuple[int, int]] = lambda *_: (0, 0)
 
     @property
     def instant_selectors(self) -> Instants:

@@ -152,27 +152,29 @@ class Samples:
         counts = np.diff(self.offsets)[index]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[index] - offsets[:-1], counts)
+        return self.take([self.labels[n] for n in index.tolist()], offsets, places, self.drop_name[index])
+
+    def between(self, first: int, behind: int) -> Samples:
+        """Return the series from `first` up to, not including, `behind`."""
+        start, end = int(self.offsets[first]), int(self.offsets[behind])
+        offsets, own = self.offsets[first : behind + 1] - start, slice(start, end)
+        return self.take(self.labels[first:behind], offsets, own, self.drop_name[first:behind])
+
+    def where(self, kept: Bools) -> Samples:
+        """Return only the marked samples. All series stay."""
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+        return self.take(self.labels, before[self.offsets], kept, self.drop_name)
+
+    def take(self, labels: Sequence[Labels], offsets: Ints, places: Ints | Bools | slice, drop_name: Bools) -> Samples:
+        """Return these series of the samples at these places."""
         return Samples(
-            [self.labels[n] for n in index.tolist()],
+            labels,
             offsets,
             self.times[places],
             self.values[places],
             None if self.histograms is None else self.histograms[places],
             None if self.starts is None else self.starts[places],
-            self.drop_name[index],
-        )
-
-    def between(self, first: int, behind: int) -> Samples:
-        """Return the series from `first` up to, not including, `behind`."""
-        start, end = int(self.offsets[first]), int(self.offsets[behind])
-        return Samples(
-            self.labels[first:behind],
-            self.offsets[first : behind + 1] - start,
-            self.times[start:end],
-            self.values[start:end],
-            None if self.histograms is None else self.histograms[start:end],
-            None if self.starts is None else self.starts[start:end],
-            self.drop_name[first:behind],
+            drop_name,
         )
 
 
@@ -194,6 +196,11 @@ class Windows:
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.samples), len(self.ends)
+
+    @property
+    def extended(self) -> str:
+        """Return the modifier of the selector, "" if there is none."""
+        return self.expression.selector.extended if isinstance(self.expression, Range) else ""
 
     @property
     def first(self) -> Ints:  # [series, steps]
@@ -225,24 +232,41 @@ class Partial:
 SAME_LABELS = "vector cannot contain metrics with the same labelset"
 
 
-def concatenate(first: Vector, other: Vector) -> Vector:
-    """Concatenate the rows of two vectors."""
-    histograms: Objects | None = None
-    if first.histograms is not None or other.histograms is not None:
-        histograms = np.concatenate([_histograms(first), _histograms(other)])
+def concatenate(vectors: Sequence[Vector]) -> Vector:
+    """Concatenate the rows of vectors, of one at least."""
+    if len(vectors) == 1:
+        return vectors[0]
     return Vector(
-        [*first.labels, *other.labels],
-        np.concatenate([first.values, other.values]),
-        np.concatenate([first.present, other.present]),
-        histograms,
-        np.concatenate([first.drop_name, other.drop_name]),
+        [labels for vector in vectors for labels in vector.labels],
+        np.concatenate([vector.values for vector in vectors]),
+        np.concatenate([vector.present for vector in vectors]),
+        _join_histograms(vectors),
+        np.concatenate([vector.drop_name for vector in vectors]),
     )
 
 
-def _histograms(vector: Vector) -> Objects:
-    if vector.histograms is None:
-        return np.full(vector.present.shape, None, object)
-    return vector.histograms
+def concatenate_samples(parts: Sequence[Samples]) -> Samples:
+    """Concatenate the series of samples."""
+    if len(parts) < 2:
+        return parts[0] if parts else NO_SAMPLES
+    starts = [np.zeros(len(part.times), np.int64) if part.starts is None else part.starts for part in parts]
+    return Samples(
+        [labels for part in parts for labels in part.labels],
+        np.cumsum(np.concatenate([np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)])),
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        _join_histograms(parts),
+        np.concatenate(starts) if any(part.starts is not None for part in parts) else None,
+        np.concatenate([part.drop_name for part in parts]),
+    )
+
+
+def _join_histograms(parts: Sequence[Vector | Samples]) -> Objects | None:
+    if all(part.histograms is None for part in parts):
+        return None
+    whole = [np.full(part.values.shape, None, object) if part.histograms is None else part.histograms for part in parts]
+    joined: Objects = np.concatenate(whole)
+    return joined
 
 
 def merge_in_ranges(vector: Vector, steps: Steps, is_steady: Callable[[], bool]) -> Vector:

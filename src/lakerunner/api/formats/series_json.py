@@ -28,8 +28,7 @@ from lakerunner.api.formats.series_text import (
 from lakerunner.model.labels import NO_LABELS, Labels, labels_text
 from lakerunner.query.series_answer import StepGroup
 from lakerunner.series.arrays import Ints
-from lakerunner.series.histograms.histogram import Histogram
-from lakerunner.series.histograms.text import json_buckets
+from lakerunner.series.histograms.histogram import Histogram, json_buckets
 from lakerunner.series.numerals import json_number, scalar_text
 from lakerunner.series.values import Samples, Scalar, Steps, String, Vector
 

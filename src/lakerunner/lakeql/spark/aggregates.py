@@ -6,12 +6,10 @@ decimals, so that they are exact as DuckDB's are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from lakerunner.lakeql.constants import read_integer
-from lakerunner.lakeql.spark.values import ORDERED, Type, Value
+from lakerunner.lakeql.spark.values import ORDERED, Signature, Type, Value, of_one
 from lakerunner.lakeql.spark.writer import SparkScope, Writer, Writers
 
 _SUM_TYPES = {
@@ -24,85 +22,61 @@ _MEASURED = (Type.INTEGER, Type.BIGINT, Type.DOUBLE)
 _ANY = tuple(Type)
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """An aggregate by the types of its arguments. `{distinct}` in `sql` is where DISTINCT may stand; without it,
-    DISTINCT is refused. `gives` None: the type of the first argument."""
-
-    takes: tuple[tuple[Type, ...], ...]
-    gives: Type | None
-    sql: str
-    windowed: bool = True
-
-    def value(self, values: list[Value], distinct: bool, over: str) -> Value | None:
-        """Return the call, or None if the aggregate does not take these arguments."""
-        if len(values) != len(self.takes) or (distinct and "{distinct}" not in self.sql):
-            return None
-        if not all(value.type in takes for value, takes in zip(values, self.takes, strict=True)):
-            return None
-        parts = {"distinct": "DISTINCT " if distinct else "", "over": over}
-        return Value(self.sql.format(*(value.sql for value in values), **parts), self.gives or values[0].type)
-
-
-def _sums() -> tuple[Aggregate, ...]:
+def _sums() -> tuple[Signature, ...]:
     whole = [
-        Aggregate(((type_,),), Type.HUGEINT, f"sum({{distinct}}CAST({{0}} AS {wide})){{over}}")
+        Signature(((type_,),), Type.HUGEINT, f"sum({{distinct}}CAST({{0}} AS {wide})){{over}}")
         for type_, wide in _SUM_TYPES.items()
     ]
-    other = [Aggregate(((t,),), t, "sum({distinct}{0}){over}") for t in (Type.DECIMAL, Type.DOUBLE)]
+    other = [Signature(((t,),), t, "sum({distinct}{0}){over}") for t in (Type.DECIMAL, Type.DOUBLE)]
     return (*whole, *other)
 
 
-def _averages() -> tuple[Aggregate, ...]:
+def _averages() -> tuple[Signature, ...]:
     count = "nullif(count({distinct}{0}){over}, 0L)"
     whole = [
-        Aggregate(
+        Signature(
             ((type_,),),
             Type.DOUBLE,
             f"(CAST(sum({{distinct}}CAST({{0}} AS {wide})){{over}} AS DOUBLE) / {count})",
         )
         for type_, wide in _SUM_TYPES.items()
     ]
-    decimal = Aggregate(((Type.DECIMAL,),), Type.DOUBLE, f"(CAST(sum({{distinct}}{{0}}){{over}} AS DOUBLE) / {count})")
-    return (*whole, decimal, Aggregate(((Type.DOUBLE,),), Type.DOUBLE, "avg({distinct}{0}){over}"))
+    decimal = Signature(((Type.DECIMAL,),), Type.DOUBLE, f"(CAST(sum({{distinct}}{{0}}){{over}} AS DOUBLE) / {count})")
+    return (*whole, decimal, Signature(((Type.DOUBLE,),), Type.DOUBLE, "avg({distinct}{0}){over}"))
 
 
-def _one(takes: tuple[Type, ...], gives: Type | None, sql: str) -> tuple[Aggregate, ...]:
-    return (Aggregate((takes,), gives, sql),)
+def _spread(name: str) -> tuple[Signature, ...]:
+    return of_one(_MEASURED, Type.DOUBLE, f"{name}(CAST({{0}} AS DOUBLE)){{over}}")
 
 
-def _spread(name: str) -> tuple[Aggregate, ...]:
-    return _one(_MEASURED, Type.DOUBLE, f"{name}(CAST({{0}} AS DOUBLE)){{over}}")
-
-
-def _by(name: str) -> tuple[Aggregate, ...]:
+def _by(name: str) -> tuple[Signature, ...]:
     """Return max_by or min_by. DuckDB skips rows where either argument is NULL."""
     sql = f"{name}({{0}}, CASE WHEN {{0}} IS NOT NULL THEN {{1}} END){{over}}"
-    return (Aggregate((ORDERED, ORDERED), None, sql),)
+    return (Signature((ORDERED, ORDERED), None, sql),)
 
 
-_QUANTILE = (Aggregate((_MEASURED, (Type.DECIMAL, Type.DOUBLE)), Type.DOUBLE, "percentile({0}, {1}){over}", False),)
+_QUANTILE = (Signature((_MEASURED, (Type.DECIMAL, Type.DOUBLE)), Type.DOUBLE, "percentile({0}, {1}){over}", False),)
 _COUNT = (
-    Aggregate((), Type.BIGINT, "count(1){over}"),
-    Aggregate((_ANY,), Type.BIGINT, "count({distinct}{0}){over}"),
+    Signature((), Type.BIGINT, "count(1){over}"),
+    Signature((_ANY,), Type.BIGINT, "count({distinct}{0}){over}"),
 )
 
-AGGREGATES: dict[str, tuple[Aggregate, ...]] = {
+AGGREGATES: dict[str, tuple[Signature, ...]] = {
     "count": _COUNT,
     "sum": _sums(),
     **dict.fromkeys(("avg", "mean"), _averages()),
-    "min": _one(ORDERED, None, "min({distinct}{0}){over}"),
-    "max": _one(ORDERED, None, "max({distinct}{0}){over}"),
-    "bool_and": _one((Type.BOOLEAN,), Type.BOOLEAN, "bool_and({0}){over}"),
-    "bool_or": _one((Type.BOOLEAN,), Type.BOOLEAN, "bool_or({0}){over}"),
-    **dict.fromkeys(("count_if", "countif"), _one((Type.BOOLEAN,), Type.HUGEINT, "count_if({0}){over}")),
+    "min": of_one(ORDERED, None, "min({distinct}{0}){over}"),
+    "max": of_one(ORDERED, None, "max({distinct}{0}){over}"),
+    "bool_and": of_one((Type.BOOLEAN,), Type.BOOLEAN, "bool_and({0}){over}"),
+    "bool_or": of_one((Type.BOOLEAN,), Type.BOOLEAN, "bool_or({0}){over}"),
+    **dict.fromkeys(("count_if", "countif"), of_one((Type.BOOLEAN,), Type.HUGEINT, "count_if({0}){over}")),
     **dict.fromkeys(("arg_max", "argmax", "max_by"), _by("max_by")),
     **dict.fromkeys(("arg_min", "argmin", "min_by"), _by("min_by")),
     **dict.fromkeys(("stddev", "stddev_samp"), _spread("stddev_samp")),
     **dict.fromkeys(("variance", "var_samp"), _spread("var_samp")),
     "stddev_pop": _spread("stddev_pop"),
     "var_pop": _spread("var_pop"),
-    "median": (Aggregate((_MEASURED,), Type.DOUBLE, "percentile({0}, 0.5){over}", False),),
+    "median": (Signature((_MEASURED,), Type.DOUBLE, "percentile({0}, 0.5){over}", False),),
     "quantile_cont": _QUANTILE,
 }
 
@@ -110,20 +84,20 @@ AGGREGATES: dict[str, tuple[Aggregate, ...]] = {
 _NUMBERED = ("row_number", "rank", "dense_rank")
 _SHARE = ("percent_rank", "cume_dist")
 _INT = (Type.INTEGER,)
-WINDOW_FUNCTIONS: dict[str, tuple[Aggregate, ...]] = {
-    **{name: (Aggregate((), Type.BIGINT, f"CAST({name}(){{over}} AS BIGINT)"),) for name in _NUMBERED},
-    **{name: (Aggregate((), Type.DOUBLE, f"{name}(){{over}}"),) for name in _SHARE},
-    "ntile": _one(_INT, Type.BIGINT, "CAST(ntile({0}){over} AS BIGINT)"),
+WINDOW_FUNCTIONS: dict[str, tuple[Signature, ...]] = {
+    **{name: (Signature((), Type.BIGINT, f"CAST({name}(){{over}} AS BIGINT)"),) for name in _NUMBERED},
+    **{name: (Signature((), Type.DOUBLE, f"{name}(){{over}}"),) for name in _SHARE},
+    "ntile": of_one(_INT, Type.BIGINT, "CAST(ntile({0}){over} AS BIGINT)"),
     **{
         name: (
-            Aggregate((_ANY,), None, f"{name}({{0}}){{over}}"),
-            Aggregate((_ANY, _INT), None, f"{name}({{0}}, {{1}}){{over}}"),
+            Signature((_ANY,), None, f"{name}({{0}}){{over}}"),
+            Signature((_ANY, _INT), None, f"{name}({{0}}, {{1}}){{over}}"),
         )
         for name in ("lag", "lead")
     },
-    "first_value": _one(_ANY, None, "first_value({0}){over}"),
-    "last_value": _one(_ANY, None, "last_value({0}){over}"),
-    "nth_value": (Aggregate((_ANY, _INT), None, "nth_value({0}, {1}){over}"),),
+    "first_value": of_one(_ANY, None, "first_value({0}){over}"),
+    "last_value": of_one(_ANY, None, "last_value({0}){over}"),
+    "nth_value": (Signature((_ANY, _INT), None, "nth_value({0}, {1}){over}"),),
 }
 
 
@@ -154,7 +128,7 @@ def _order_item(w: Writer, node: exp.Expr, scope: SparkScope) -> str:
     """Write one item of ORDER BY, with the place of NULLs as DuckDB has it."""
     value = w.value(node.this, scope)
     if value.type not in ORDERED:
-        raise w.refusals.not_available(f"ORDER BY {value.type.value}", node)
+        raise w.not_available(f"ORDER BY {value.type.value}", node)
     return value.sql + direction(node)
 
 
@@ -168,12 +142,12 @@ def _filter(w: Writer, node: exp.Filter, scope: SparkScope) -> Value:
 def _window(w: Writer, node: exp.Window, scope: SparkScope) -> Value:
     call = node.this
     if not isinstance(call, exp.Anonymous) or node.args.get("alias"):
-        raise w.refusals.not_available("this OVER", node)
+        raise w.not_available("this OVER", node)
     name = call.name.lower()
     if name in AGGREGATES and not all(one.windowed for one in AGGREGATES[name]):
-        raise w.refusals.not_available(f"{name} with OVER", node)
+        raise w.not_available(f"{name} with OVER", node)
     if name in WINDOW_FUNCTIONS and not node.args.get("order"):
-        raise w.refusals.not_available(f"{name} without ORDER BY", node)
+        raise w.not_available(f"{name} without ORDER BY", node)
     return write_aggregate(w, call, scope, f" OVER ({_frame(w, node, scope)})")
 
 
@@ -184,14 +158,13 @@ def write_aggregate(w: Writer, node: exp.Anonymous, scope: SparkScope, over: str
         arguments = arguments[0].expressions
     if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
         arguments = []
-    known: tuple[Aggregate, ...] = AGGREGATES.get(name) or (WINDOW_FUNCTIONS.get(name, ()) if "OVER" in over else ())
+    known: tuple[Signature, ...] = AGGREGATES.get(name) or (WINDOW_FUNCTIONS.get(name, ()) if "OVER" in over else ())
     values = [w.value(argument, scope) for argument in arguments]
-    for write_aggregate in known:
-        made = write_aggregate.value(values, distinct, over)
-        if made:
-            return made
+    for one in known:
+        if one.fits(arguments, values) and (not distinct or "{distinct}" in one.sql):
+            return one.value(values, distinct="DISTINCT " if distinct else "", over=over)
     if not known:
-        raise w.refusals.not_available(f"function {name} without OVER", node)
+        raise w.not_available(f"function {name} without OVER", node)
     raise w.mismatched(name, values, node)
 
 
@@ -199,7 +172,7 @@ def _frame(w: Writer, node: exp.Window, scope: SparkScope) -> str:
     keys = [w.value(key, scope) for key in node.args.get("partition_by") or ()]
     for key in keys:
         if key.type not in ORDERED:
-            raise w.refusals.not_available(f"PARTITION BY {key.type.value}", node)
+            raise w.not_available(f"PARTITION BY {key.type.value}", node)
     parts = ["PARTITION BY " + ", ".join(key.sql for key in keys)] if keys else []
     if order := node.args.get("order"):
         parts.append("ORDER BY " + ", ".join(_order_item(w, item, scope) for item in order.expressions))
@@ -212,7 +185,7 @@ def _spec(w: Writer, spec: exp.WindowSpec) -> str:
     kind = str(spec.args.get("kind")).upper()
     bounds = [_bound(spec, side, kind) for side in ("start", "end")]
     if kind not in ("ROWS", "RANGE") or spec.args.get("exclude") or None in bounds:
-        raise w.refusals.not_available("this frame of a window", spec)
+        raise w.not_available("this frame of a window", spec)
     return f"{kind} BETWEEN {bounds[0]} AND {bounds[1]}"
 
 

@@ -8,32 +8,28 @@ case, matches patterns and reads numbers in other ways than DuckDB.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from lakerunner.lakeql.constants import read_integer
 from lakerunner.lakeql.spark.aggregates import AGGREGATES, WINDOW_FUNCTIONS, write_aggregate
-from lakerunner.lakeql.spark.values import NUMBERS, Type, Value, cast, cast_target, text_literal
+from lakerunner.lakeql.spark.values import (
+    Literal,
+    Signature,
+    Type,
+    Types,
+    Value,
+    cast,
+    cast_target,
+    of_one,
+    text_literal,
+)
 from lakerunner.lakeql.spark.writer import SparkScope, Writer, Writers
 from lakerunner.model.time import MAX_NS
 
-Types = tuple[Type, ...]
 _TEXT: Types = (Type.TEXT, Type.NULL)
 _MOMENT: Types = (Type.TIMESTAMP, Type.DATE)
 _INT: Types = (Type.INTEGER, Type.BIGINT)
-
-
-def _text_literal(node: exp.Expr) -> bool:
-    return node.is_string
-
-
-def _filled_literal(node: exp.Expr) -> bool:
-    return node.is_string and node.name != ""
-
-
-def _case_literal(node: exp.Expr) -> bool:
-    return node.is_string and node.name in ("", "c", "i")
 
 
 def _count_literal(node: exp.Expr) -> bool:
@@ -41,44 +37,11 @@ def _count_literal(node: exp.Expr) -> bool:
     return number is not None and 0 <= number < 1 << 31
 
 
-def _place_literal(node: exp.Expr) -> bool:
-    return _count_literal(node) and read_integer(node) != 0
-
-
-@dataclass(frozen=True)
-class Literal:
-    """An argument that must be a literal: `fits` tests which ones are allowed."""
-
-    types: Types
-    fits: Callable[[exp.Expr], bool]
-
-
-_TEXT_LITERAL = Literal(_TEXT, _text_literal)
-_FILLED = Literal(_TEXT, _filled_literal)
-_CASE = Literal(_TEXT, _case_literal)
+_TEXT_LITERAL = Literal(_TEXT, lambda node: node.is_string)
+_FILLED = Literal(_TEXT, lambda node: node.is_string and node.name != "")
+_CASE = Literal(_TEXT, lambda node: node.is_string and node.name in ("", "c", "i"))
 _COUNT = Literal(_INT, _count_literal)
-_PLACE = Literal(_INT, _place_literal)
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The types that a function takes and its SQL. `gives` None: the type of the first argument."""
-
-    takes: tuple[Types | Literal, ...]
-    gives: Type | None
-    sql: str
-
-    def fits(self, nodes: list[exp.Expr], values: list[Value]) -> bool:
-        return len(values) == len(self.takes) and all(map(_fits, self.takes, nodes, values))
-
-    def value(self, values: list[Value]) -> Value:
-        return Value(self.sql.format(*(value.sql for value in values)), self.gives or values[0].type)
-
-
-def _fits(takes: Types | Literal, node: exp.Expr, value: Value) -> bool:
-    if isinstance(takes, Literal):
-        return value.type in takes.types and takes.fits(node)
-    return value.type in takes
+_PLACE = Literal(_INT, lambda node: _count_literal(node) and read_integer(node) != 0)
 
 
 # Parts of a time that date_part, EXTRACT and the function of the same name return.
@@ -115,10 +78,6 @@ def part_signature(part: str) -> Signature | None:
     return Signature((_MOMENT if part not in _OF_DAY else (Type.TIMESTAMP,),), Type.BIGINT, sql) if sql else None
 
 
-def _one(takes: Types, gives: Type | None, sql: str) -> tuple[Signature, ...]:
-    return (Signature((takes,), gives, sql),)
-
-
 _BOOLEAN_OF_TEXTS = {
     "contains": "contains({0}, {1})",
     "starts_with": "startswith({0}, {1})",
@@ -138,16 +97,15 @@ _FULL_MATCH = (
     Signature((_TEXT, _TEXT_LITERAL), Type.BOOLEAN, r"lakerunner_matches({0}, concat('\\A(?:', {1}, ')\\z'), '')"),
 )
 _FLOOR_OR_CEIL = "(CASE WHEN abs({{0}}) < 4503599627370496D THEN CAST({0}({{0}}) AS DOUBLE) ELSE {{0}} END)"
-_EXACT = (Type.INTEGER, Type.BIGINT, Type.DOUBLE)
-_LENGTH = _one(_TEXT, Type.BIGINT, "CAST(length({0}) AS BIGINT)")
+_LENGTH = of_one(_TEXT, Type.BIGINT, "CAST(length({0}) AS BIGINT)")
 
 FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     **{name: (Signature((_TEXT, _TEXT), Type.BOOLEAN, sql),) for name, sql in _BOOLEAN_OF_TEXTS.items()},
     **{name: (found,) for name in (*PARTS, *PART_ALIASES, "epoch") if (found := part_signature(name))},
-    **dict.fromkeys(("lower", "lcase"), _one(_TEXT, Type.TEXT, "lakerunner_lower({0})")),
-    **dict.fromkeys(("upper", "ucase"), _one(_TEXT, Type.TEXT, "lakerunner_upper({0})")),
+    **dict.fromkeys(("lower", "lcase"), of_one(_TEXT, Type.TEXT, "lakerunner_lower({0})")),
+    **dict.fromkeys(("upper", "ucase"), of_one(_TEXT, Type.TEXT, "lakerunner_upper({0})")),
     **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
-    "strlen": _one(_TEXT, Type.BIGINT, "CAST(octet_length({0}) AS BIGINT)"),
+    "strlen": of_one(_TEXT, Type.BIGINT, "CAST(octet_length({0}) AS BIGINT)"),
     **dict.fromkeys(("substring", "substr"), _SUBSTRING),
     "left": (Signature((_TEXT, _COUNT), Type.TEXT, "left({0}, {1})"),),
     "right": (Signature((_TEXT, _COUNT), Type.TEXT, "right({0}, {1})"),),
@@ -157,69 +115,35 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     ),
     "regexp_matches": _MATCHES,
     "regexp_full_match": _FULL_MATCH,
-    "md5": _one(_TEXT, Type.TEXT, "md5(CAST({0} AS BINARY))"),
+    "md5": of_one(_TEXT, Type.TEXT, "md5(CAST({0} AS BINARY))"),
     "from_hex": (Signature((_TEXT_LITERAL,), Type.BYTES, "unhex({0})"),),
-    "abs": _one((Type.INTEGER, Type.BIGINT, Type.DECIMAL, Type.DOUBLE), None, "abs({0})"),
-    "floor": _one((Type.DOUBLE,), Type.DOUBLE, _FLOOR_OR_CEIL.format("floor")),
-    **dict.fromkeys(("ceil", "ceiling"), _one((Type.DOUBLE,), Type.DOUBLE, _FLOOR_OR_CEIL.format("ceil"))),
+    "abs": of_one((Type.INTEGER, Type.BIGINT, Type.DECIMAL, Type.DOUBLE), None, "abs({0})"),
+    "floor": of_one((Type.DOUBLE,), Type.DOUBLE, _FLOOR_OR_CEIL.format("floor")),
+    **dict.fromkeys(("ceil", "ceiling"), of_one((Type.DOUBLE,), Type.DOUBLE, _FLOOR_OR_CEIL.format("ceil"))),
     "round": (
         Signature(((Type.DOUBLE,),), Type.DOUBLE, "lakerunner_round({0}, 0)"),
         Signature(((Type.DOUBLE,), _COUNT), Type.DOUBLE, "lakerunner_round({0}, {1})"),
     ),
-    "isnan": _one((Type.DOUBLE,), Type.BOOLEAN, "(CASE WHEN {0} IS NOT NULL THEN isnan({0}) END)"),
-    "isinf": _one((Type.DOUBLE,), Type.BOOLEAN, "(abs({0}) = CAST('Infinity' AS DOUBLE))"),
-    "isfinite": _one((Type.DOUBLE,), Type.BOOLEAN, "(abs({0}) < CAST('Infinity' AS DOUBLE))"),
-    "epoch_ns": _one((Type.TIME,), Type.BIGINT, "{0}"),
-    "epoch_us": _one((Type.TIMESTAMP,), Type.BIGINT, "unix_micros({0})"),
-    "epoch_ms": _one((Type.TIMESTAMP,), Type.BIGINT, "unix_millis({0})"),
-    "make_timestamp_ns": _one(_INT, Type.TIME, "CAST({0} AS BIGINT)"),
-    "microseconds": _one((Type.TIME,), Type.TIMESTAMP, _MICROSECONDS),
+    "isnan": of_one((Type.DOUBLE,), Type.BOOLEAN, "(CASE WHEN {0} IS NOT NULL THEN isnan({0}) END)"),
+    "isinf": of_one((Type.DOUBLE,), Type.BOOLEAN, "(abs({0}) = CAST('Infinity' AS DOUBLE))"),
+    "isfinite": of_one((Type.DOUBLE,), Type.BOOLEAN, "(abs({0}) < CAST('Infinity' AS DOUBLE))"),
+    "epoch_ns": of_one((Type.TIME,), Type.BIGINT, "{0}"),
+    "epoch_us": of_one((Type.TIMESTAMP,), Type.BIGINT, "unix_micros({0})"),
+    "epoch_ms": of_one((Type.TIMESTAMP,), Type.BIGINT, "unix_millis({0})"),
+    "make_timestamp_ns": of_one(_INT, Type.TIME, "CAST({0} AS BIGINT)"),
+    "microseconds": of_one((Type.TIME,), Type.TIMESTAMP, _MICROSECONDS),
     **dict.fromkeys(
         ("map_extract_value", "element_at"),
         (Signature(((Type.MAP,), _TEXT_LITERAL), Type.TEXT, "try_element_at({0}, {1})"),),
     ),
     "map_contains": (Signature(((Type.MAP,), _TEXT), Type.BOOLEAN, "map_contains_key({0}, {1})"),),
-    "cardinality": _one((Type.MAP,), Type.UNSIGNED, "CAST(size({0}) AS BIGINT)"),
+    "cardinality": of_one((Type.MAP,), Type.UNSIGNED, "CAST(size({0}) AS BIGINT)"),
 }
 
 _TRUNCATED = frozenset({*(set(PARTS) - {"dayofweek", "isodow", "dayofyear"}), "millisecond", "microsecond"})
 
 
-def truncate(unit: str, value: Value) -> Value | None:
-    """Write date_trunc; None for an unknown unit, or for another type than a time."""
-    if unit not in _TRUNCATED or value.type not in _MOMENT:
-        return None
-    return Value(f"date_trunc({text_literal(unit)}, CAST({value.sql} AS TIMESTAMP))", Type.TIMESTAMP)
-
-
 _BUCKET_ORIGIN_US = 946_857_600_000_000  # 2000-01-03, a Monday: where DuckDB's buckets of days and less begin
-
-
-def time_bucket(width_us: int, value: Value) -> Value:
-    """Write time_bucket of a TIMESTAMP, by a width without months."""
-    micros = f"unix_micros({value.sql})"
-    return Value(f"timestamp_micros({micros} - pmod({micros} - {_BUCKET_ORIGIN_US}L, {width_us}L))", Type.TIMESTAMP)
-
-
-def concatenate(values: list[Value]) -> Value | None:
-    """Write concat, which leaves NULLs out; None if the text of an argument differs between both engines."""
-    if not all(value.type in (*_TEXT, *_INT, Type.BOOLEAN) for value in values):
-        return None
-    parts = ", ".join(f"coalesce(CAST({value.sql} AS STRING), '')" for value in values)
-    return Value(f"concat({parts})", Type.TEXT)
-
-
-def divide(left: Value, right: Value) -> Value:
-    """Write a division of doubles. Spark would fail on division by zero, so that case is a power, which keeps the sign
-    of zero."""
-    one, other = f"CAST({left.sql} AS DOUBLE)", f"CAST({right.sql} AS DOUBLE)"
-    sql = f"(CASE WHEN {other} = 0D THEN {one} * power({other}, -1D) ELSE {one} / {other} END)"
-    return Value(sql, Type.DOUBLE)
-
-
-def is_number(value: Value) -> bool:
-    """Whether arithmetic is allowed: with unsigned numbers Spark would not overflow where DuckDB does."""
-    return value.type in NUMBERS and value.type is not Type.UNSIGNED
 
 
 # ---- calls
@@ -232,7 +156,7 @@ def _cast(w: Writer, node: exp.Cast, scope: SparkScope) -> Value:
     made = cast(value, node)
     if made is None:
         what = f"a cast from {value.type.value} to {node.to.sql('duckdb')}"
-        raise w.refusals.not_available(what, node)
+        raise w.not_available(what, node)
     return made
 
 
@@ -242,7 +166,7 @@ def _constant_time(w: Writer, node: exp.Cast) -> Value:
         return Value(f"{'-' if written[0] == '-' else ''}{MAX_NS}L", Type.TIME)
     time = w.constants.time(node)
     if time is None or isinstance(node, exp.TryCast):
-        raise w.refusals.not_available("a cast of this text to a time", node)
+        raise w.not_available("a cast of this text to a time", node)
     if to is Type.TIME:
         return Value(f"{time.ns}L", Type.TIME)
     micros = Value(f"timestamp_micros({time.ns // 1000}L)", Type.TIMESTAMP)
@@ -252,7 +176,7 @@ def _constant_time(w: Writer, node: exp.Cast) -> Value:
 def _bracket(w: Writer, node: exp.Bracket, scope: SparkScope) -> Value:
     value = w.value(node.this, scope)
     if value.type is not Type.MAP or len(node.expressions) != 1 or not node.expressions[0].is_string:
-        raise w.refusals.not_available("[...]", node)
+        raise w.not_available("[...]", node)
     return Value(f"try_element_at({value.sql}, {text_literal(node.expressions[0].name)})", Type.TEXT)
 
 
@@ -263,7 +187,7 @@ def _call(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
     if name in _SPECIAL:
         write, fewest, most = _SPECIAL[name]
         if not fewest <= len(node.expressions) <= most:
-            raise w.refusals.not_available(f"{name} of {len(node.expressions)} arguments", node)
+            raise w.not_available(f"{name} of {len(node.expressions)} arguments", node)
         return write(w, node, scope)
     return _call_by_signature(w, name, node.expressions, node, scope)
 
@@ -271,7 +195,7 @@ def _call(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
 def _call_by_signature(w: Writer, name: str, arguments: list[exp.Expr], node: exp.Expr, scope: SparkScope) -> Value:
     """Write a call by the signature that fits its arguments."""
     if name not in FUNCTIONS:
-        raise w.refusals.not_available(f"function {name}", node)
+        raise w.not_available(f"function {name}", node)
     values = [w.value(argument, scope) for argument in arguments]
     for signature in FUNCTIONS[name]:
         if signature.fits(arguments, values):
@@ -311,11 +235,12 @@ def _if(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
 
 
 def _concat(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
+    """Write concat, which leaves NULLs out. Refuse an argument whose text differs between both engines."""
     values = [w.value(argument, scope) for argument in node.expressions]
-    made = concatenate(values)
-    if made is None:
+    if not all(value.type in (*_TEXT, *_INT, Type.BOOLEAN) for value in values):
         raise w.mismatched("concat", values, node)
-    return made
+    parts = ", ".join(f"coalesce(CAST({value.sql} AS STRING), '')" for value in values)
+    return Value(f"concat({parts})", Type.TEXT)
 
 
 def _date_part(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
@@ -323,30 +248,28 @@ def _date_part(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
     signature = part_signature(part.name.lower()) if part.is_string else None
     value = w.value(of, scope)
     if signature is None or not signature.fits([of], [value]):
-        raise w.refusals.not_available(f"date_part {part.sql()} of {value.type.value}", node)
+        raise w.not_available(f"date_part {part.sql()} of {value.type.value}", node)
     return signature.value([value])
 
 
 def _date_trunc(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
     unit, of = node.expressions
     value = w.value(of, scope)
-    made = truncate(unit.name.lower(), value) if unit.is_string else None
-    if made is None:
-        raise w.refusals.not_available(f"date_trunc {unit.sql()} of {value.type.value}", node)
-    return made
+    if not unit.is_string or unit.name.lower() not in _TRUNCATED or value.type not in _MOMENT:
+        raise w.not_available(f"date_trunc {unit.sql()} of {value.type.value}", node)
+    return Value(f"date_trunc({text_literal(unit.name.lower())}, CAST({value.sql} AS TIMESTAMP))", Type.TIMESTAMP)
 
 
 def _time_bucket(w: Writer, node: exp.Anonymous, scope: SparkScope) -> Value:
     width = w.constants.interval(node.expressions[0])
     value = w.value(node.expressions[1], scope)
     if not width or width.months or value.type is not Type.TIMESTAMP:
-        raise w.refusals.not_available(
-            "time_bucket as it stands here", node, "use a width of days or less, and a TIMESTAMP"
-        )
+        raise w.not_available("time_bucket as it stands here", node, "use a width of days or less, and a TIMESTAMP")
     size = width.days * 86_400_000_000 + width.ns // 1000
     if size <= 0:
-        raise w.refusals.not_available("time_bucket with a width of 0 or less", node)
-    return time_bucket(size, value)
+        raise w.not_available("time_bucket with a width of 0 or less", node)
+    micros = f"unix_micros({value.sql})"
+    return Value(f"timestamp_micros({micros} - pmod({micros} - {_BUCKET_ORIGIN_US}L, {size}L))", Type.TIMESTAMP)
 
 
 # Each with its smallest and largest number of arguments.

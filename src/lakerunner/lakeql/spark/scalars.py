@@ -5,8 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lakerunner.lakeql.constants import Interval, read_integer
-from lakerunner.lakeql.spark.calls import divide, is_number
-from lakerunner.lakeql.spark.values import NULL, Type, Value, common_type, text_literal
+from lakerunner.lakeql.spark.values import NULL, NUMBERS, Type, Value, common_type, text_literal
 from lakerunner.lakeql.spark.writer import SparkScope, Writer, Writers
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -23,7 +22,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 def _column(w: Writer, node: exp.Column, scope: SparkScope) -> Value:
     found = scope.find(node)
     if found is None:
-        raise w.refusals.not_available(f"column {node.sql('duckdb')}", node)
+        raise w.not_available(f"column {node.sql('duckdb')}", node)
     return found
 
 
@@ -41,30 +40,14 @@ def _literal(_w: Writer, node: exp.Literal, _: SparkScope) -> Value:
     return Value(f"{digits}L", Type.BIGINT) if number < 1 << 63 else Value(f"{digits}BD", Type.HUGEINT)
 
 
-def _null(_w: Writer, _node: exp.Null, _: SparkScope) -> Value:
-    return NULL
-
-
-def _boolean(_w: Writer, node: exp.Boolean, _: SparkScope) -> Value:
-    return Value("TRUE" if node.this else "FALSE", Type.BOOLEAN)
-
-
 def _paren(w: Writer, node: exp.Expr, scope: SparkScope) -> Value:
     inner = w.value(node.this, scope)
     return Value(f"({inner.sql})", inner.type)
 
 
-def _alias(w: Writer, node: exp.Alias, scope: SparkScope) -> Value:
-    return w.value(node.this, scope)
-
-
 def _connected(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
     word = "AND" if isinstance(node, exp.And) else "OR"
     return Value(f"({w.condition(node.left, scope)} {word} {w.condition(node.right, scope)})", Type.BOOLEAN)
-
-
-def _not(w: Writer, node: exp.Not, scope: SparkScope) -> Value:
-    return Value(f"(NOT {w.condition(node.this, scope)})", Type.BOOLEAN)
 
 
 def _comparison(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
@@ -88,7 +71,7 @@ def _is(w: Writer, node: exp.Is, scope: SparkScope) -> Value:
 
 def _between(w: Writer, node: exp.Between, scope: SparkScope) -> Value:
     if node.args.get("symmetric"):
-        raise w.refusals.not_available("BETWEEN SYMMETRIC", node)
+        raise w.not_available("BETWEEN SYMMETRIC", node)
     values = [w.value(part, scope) for part in (node.this, node.args["low"], node.args["high"])]
     it, low, high = w.alike(values, node)
     return Value(f"({it} BETWEEN {low} AND {high})", Type.BOOLEAN)
@@ -99,7 +82,7 @@ def _in(w: Writer, node: exp.In, scope: SparkScope) -> Value:
     if query := node.args.get("query"):
         sql, types = w.subquery(query, scope)
         if types != [value.type]:
-            raise w.refusals.not_available("IN with columns of other types", node, "cast to one type")
+            raise w.not_available("IN with columns of other types", node, "cast to one type")
         return Value(f"({value.sql} IN ({sql}))", Type.BOOLEAN)
     if not node.expressions:
         raise w.refused(node)
@@ -107,27 +90,23 @@ def _in(w: Writer, node: exp.In, scope: SparkScope) -> Value:
     return Value(f"({it} IN ({', '.join(others)}))", Type.BOOLEAN)
 
 
-def _exists(w: Writer, node: exp.Exists, scope: SparkScope) -> Value:
-    return Value(f"EXISTS ({w.subquery(node.this, scope)[0]})", Type.BOOLEAN)
-
-
 def _scalar(w: Writer, node: exp.Expr, scope: SparkScope) -> Value:
     sql, types = w.subquery(node, scope)
     if len(types) != 1:
-        raise w.refusals.not_available("a subquery of several columns here", node)
+        raise w.not_available("a subquery of several columns here", node)
     return Value(f"({sql})", types[0])
 
 
 def _like(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
     value, pattern = w.value(node.this, scope), node.expression
     if value.type is not Type.TEXT or not pattern.is_string:
-        raise w.refusals.not_available("LIKE without a literal pattern", node)
+        raise w.not_available("LIKE without a literal pattern", node)
     signs = pattern.name.replace("\\", "\\\\")  # DuckDB's LIKE escapes with nothing, Spark's with a backslash
     word = "NOT LIKE" if node.args.get("negate") else "LIKE"
     if isinstance(node, exp.Like):
         return Value(f"({value.sql} {word} {text_literal(signs)})", Type.BOOLEAN)
     if not signs.isascii():
-        raise w.refusals.not_available("ILIKE with letters beyond ASCII", node, "use lower(...) LIKE")
+        raise w.not_available("ILIKE with letters beyond ASCII", node, "use lower(...) LIKE")
     return Value(f"(lakerunner_lower({value.sql}) {word} {text_literal(signs.lower())})", Type.BOOLEAN)
 
 
@@ -151,19 +130,19 @@ def _case(w: Writer, node: exp.Case, scope: SparkScope) -> Value:
 LOGIC: Writers = {
     exp.Column: _column,
     exp.Literal: _literal,
-    exp.Null: _null,
-    exp.Boolean: _boolean,
+    exp.Null: lambda _w, _node, _scope: NULL,
+    exp.Boolean: lambda _w, node, _scope: Value("TRUE" if node.this else "FALSE", Type.BOOLEAN),
     exp.Paren: _paren,
-    exp.Alias: _alias,
+    exp.Alias: lambda w, node, scope: w.value(node.this, scope),
     exp.And: _connected,
     exp.Or: _connected,
-    exp.Not: _not,
+    exp.Not: lambda w, node, scope: Value(f"(NOT {w.condition(node.this, scope)})", Type.BOOLEAN),
     **dict.fromkeys(_COMPARISONS, _comparison),
     exp.NullSafeNEQ: _distinct_from,
     exp.Is: _is,
     exp.Between: _between,
     exp.In: _in,
-    exp.Exists: _exists,
+    exp.Exists: lambda w, node, scope: Value(f"EXISTS ({w.subquery(node.this, scope)[0]})", Type.BOOLEAN),
     exp.Subquery: _scalar,
     exp.Select: _scalar,
     exp.Like: _like,
@@ -186,11 +165,16 @@ def _arithmetic(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
     return Value(f"({left.sql} {_ARITHMETIC[type(node)]} {right.sql})", both)
 
 
+def _is_number(value: Value) -> bool:
+    """Whether arithmetic is allowed: with unsigned numbers Spark would not overflow where DuckDB does."""
+    return value.type in NUMBERS and value.type is not Type.UNSIGNED
+
+
 def _numbers(w: Writer, node: exp.Binary, scope: SparkScope) -> tuple[Value, Value]:
     left, right = w.value(node.left, scope), w.value(node.right, scope)
     for side, value in ((node.left, left), (node.right, right)):
-        if not is_number(value):
-            raise w.refusals.not_available(f"arithmetic with {value.type.value}", side, "cast it to BIGINT")
+        if not _is_number(value):
+            raise w.not_available(f"arithmetic with {value.type.value}", side, "cast it to BIGINT")
     return left, right
 
 
@@ -206,12 +190,16 @@ def _add_interval(w: Writer, node: exp.Binary, scope: SparkScope) -> Value | Non
             value = w.value(it, scope)
             if value.type in (Type.TIMESTAMP, Type.DATE):
                 return Value(f"(CAST({value.sql} AS TIMESTAMP) + {_interval(interval * sign)})", Type.TIMESTAMP)
-            raise w.refusals.not_available(f"{value.type.value} with an interval", node)
+            raise w.not_available(f"{value.type.value} with an interval", node)
     return None
 
 
 def _divide(w: Writer, node: exp.Div, scope: SparkScope) -> Value:
-    return divide(*_numbers(w, node, scope))
+    """Write a division of doubles. Spark would fail on division by zero, so that case is a power, which keeps the sign
+    of zero."""
+    one, other = (f"CAST({side.sql} AS DOUBLE)" for side in _numbers(w, node, scope))
+    sql = f"(CASE WHEN {other} = 0D THEN {one} * power({other}, -1D) ELSE {one} / {other} END)"
+    return Value(sql, Type.DOUBLE)
 
 
 def _divide_integers(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
@@ -225,8 +213,8 @@ def _divide_integers(w: Writer, node: exp.Binary, scope: SparkScope) -> Value:
 
 def _negate(w: Writer, node: exp.Neg, scope: SparkScope) -> Value:
     value = w.value(node.this, scope)
-    if not is_number(value):
-        raise w.refusals.not_available(f"arithmetic with {value.type.value}", node)
+    if not _is_number(value):
+        raise w.not_available(f"arithmetic with {value.type.value}", node)
     if read_integer(node) == -(1 << 63):
         return Value("(-9223372036854775808)", Type.BIGINT)
     return Value(f"(-{value.sql})", value.type)
@@ -235,7 +223,7 @@ def _negate(w: Writer, node: exp.Neg, scope: SparkScope) -> Value:
 def _concatenate(w: Writer, node: exp.DPipe, scope: SparkScope) -> Value:
     left, right = w.value(node.left, scope), w.value(node.right, scope)
     if {left.type, right.type} - {Type.TEXT, Type.NULL}:
-        raise w.refusals.not_available("|| of other values than texts", node, "cast them to VARCHAR")
+        raise w.not_available("|| of other values than texts", node, "cast them to VARCHAR")
     return Value(f"({left.sql} || {right.sql})", Type.TEXT)
 
 

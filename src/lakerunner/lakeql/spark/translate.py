@@ -23,7 +23,7 @@ from lakerunner.lakeql.source import MAX_LENGTH, QueryText
 from lakerunner.lakeql.spark.aggregates import WINDOWS, direction, has_aggregate
 from lakerunner.lakeql.spark.calls import CALLS
 from lakerunner.lakeql.spark.scalars import ARITHMETIC, LOGIC
-from lakerunner.lakeql.spark.values import ORDERED, Refusals, Type, Value, common_type, type_named
+from lakerunner.lakeql.spark.values import ORDERED, Type, Value, common_type, type_named
 from lakerunner.lakeql.spark.writer import OutputColumn, Relation, SparkScope, Writer, Writers
 from lakerunner.lakeql.tables import table_of_signal
 from lakerunner.plan.scan import Scan, attribute_column, id_column
@@ -76,11 +76,10 @@ _Item = tuple[str, str]  # of ORDER BY: the SQL, and the direction
 
 class _Translation:
     def __init__(self, scans: Sequence[Scan], source: QueryText, constants: Constants) -> None:
-        self._refusals = Refusals(source)
         self._scans = {scan.relation: scan for scan in scans}
         self._numbers = count(1)
         self._ctes: _Named = {}
-        self._expressions = Writer(WRITERS, self._refusals, constants, self._subquery)
+        self._expressions = Writer(WRITERS, source, constants, self._subquery)
 
     def query(self, node: exp.Expr, outer: SparkScope | None, ctes: _Named) -> _Query:
         written, ctes = self._with(node, outer, ctes)
@@ -92,7 +91,7 @@ class _Translation:
             case exp.Subquery():
                 made = self._order_query(node, self.query(node.this, outer, ctes))
             case _:
-                raise self._refusals.not_available(type(node).__name__.upper(), node)
+                raise self._expressions.not_available(type(node).__name__.upper(), node)
         return replace(made, sql=f"WITH {', '.join(written)} {made.sql}") if written else made
 
     def _subquery(self, node: exp.Expr, scope: SparkScope) -> tuple[str, list[Type]]:
@@ -139,7 +138,7 @@ class _Translation:
             for output in outputs:
                 if output.name.lower() == item.this.name.lower():
                     return output.value.sql
-        raise self._refusals.not_available("ORDER BY of more than a column here", item)
+        raise self._expressions.not_available("ORDER BY of more than a column here", item)
 
     def bounds(self, node: exp.Expr) -> str:
         written = ""
@@ -150,13 +149,13 @@ class _Translation:
             plain = isinstance(clause, exp.Limit | exp.Offset) and not clause.args.get("limit_options")
             number = read_integer(clause.expression) if plain else None
             if number is None or not 0 <= number < 1 << 31:
-                raise self._refusals.not_available(f"this {name.upper()}", clause, "a literal number is")
+                raise self._expressions.not_available(f"this {name.upper()}", clause, "a literal number is")
             written += f" {name.upper()} {number}"
         return written
 
     def _set_operation(self, node: exp.SetOperation, outer: SparkScope | None, ctes: _Named) -> _Query:
         if node.args.get("by_name"):
-            raise self._refusals.not_available("BY NAME", node)
+            raise self._expressions.not_available("BY NAME", node)
         left, right = (self.query(side, outer, ctes) for side in (node.this, node.expression))
         types = [
             common_type([one.value.type, other.value.type])
@@ -164,7 +163,7 @@ class _Translation:
         ]
         comparable = all(type_ in ORDERED for type_ in types) or not node.args.get("distinct")
         if None in types or len(left.outputs) != len(right.outputs) or not comparable:
-            raise self._refusals.not_available("a set operation of columns of other types", node, "cast to one type")
+            raise self._expressions.not_available("a set operation of columns of other types", node, "cast to one type")
         outputs = tuple(
             replace(output, value=Value(output.value.sql, type_ or Type.NULL))
             for output, type_ in zip(left.outputs, types, strict=True)
@@ -187,7 +186,7 @@ class _Translation:
                 written, outputs = f"({made.sql})", made.named(alias)
             case _:
                 what = node.this.name if isinstance(node, exp.Table) else type(node).__name__.upper()
-                raise self._refusals.not_available(f"{what} in FROM", node)
+                raise self._expressions.not_available(f"{what} in FROM", node)
         known = alias.name if alias and alias.name else node.name if isinstance(node, exp.Table) else ""
         qualified = tuple(
             replace(output, value=Value(f"{name}.{output.value.sql}", output.value.type)) for output in outputs
@@ -197,7 +196,7 @@ class _Translation:
 
     def join(self, join: exp.Join, scope: SparkScope, ctes: _Named) -> str:
         if join.method:
-            raise self._refusals.not_available(f"{join.method} JOIN", join)
+            raise self._expressions.not_available(f"{join.method} JOIN", join)
         written = self.relation(join.this, scope, ctes)
         half = join.kind in ("SEMI", "ANTI")
         conditions = [self._using(name.name.lower(), join, scope, half) for name in join.args.get("using") or ()]
@@ -215,7 +214,7 @@ class _Translation:
         left = scope.shared.get(name) or next((found for r in before if (found := r.find(name))), None)
         right = last.find(name)
         if left is None or right is None:
-            raise self._refusals.not_available(f"USING ({name})", join)
+            raise self._expressions.not_available(f"USING ({name})", join)
         condition = self._expressions.compared("=", left, right, join)
         if not half:
             both = Value(f"coalesce({left.sql}, {right.sql})", left.type)
@@ -232,7 +231,6 @@ class _Select:
         self._scope = scope
         self._ctes = ctes
         self._expressions = translation._expressions
-        self._refusals = translation._refusals
 
     def query(self) -> _Query:
         node, args = self._node, self._node.args
@@ -261,11 +259,11 @@ class _Select:
     def _refuse(self) -> None:
         args = self._node.args
         if args.get("windows"):
-            raise self._refusals.not_available("WINDOW", self._node, "write it out after OVER")
+            raise self._expressions.not_available("WINDOW", self._node, "write it out after OVER")
         if args.get("distinct") and args["distinct"].args.get("on"):
-            raise self._refusals.not_available("DISTINCT ON", args["distinct"])
+            raise self._expressions.not_available("DISTINCT ON", args["distinct"])
         if args.get("distinct") and args.get("qualify"):
-            raise self._refusals.not_available("DISTINCT with QUALIFY", args["distinct"])
+            raise self._expressions.not_available("DISTINCT with QUALIFY", args["distinct"])
 
     def _qualify_columns(self, order: list[_Item], listed: list[str]) -> list[_Item]:
         """Add the condition of QUALIFY, which Spark lacks, and the keys of the order as columns of an inner SELECT."""
@@ -317,17 +315,17 @@ class _Select:
         if not group:
             return ""
         if any(group.args.get(name) for name in _GROUPINGS):
-            raise self._refusals.not_available("ROLLUP, CUBE or GROUPING SETS", group)
+            raise self._expressions.not_available("ROLLUP, CUBE or GROUPING SETS", group)
         if group.args.get("all"):
             plain = [not has_aggregate(node) for node in self._node.expressions]
             if len(plain) != len(shown):
-                raise self._refusals.not_available("GROUP BY ALL with *", group)
+                raise self._expressions.not_available("GROUP BY ALL with *", group)
             keys = [output.value for output, is_key in zip(shown, plain, strict=True) if is_key]
         else:
             keys = [self._key(node, shown) for node in group.expressions]
         for key in keys:
             if key.type not in ORDERED:
-                raise self._refusals.not_available(f"GROUP BY {key.type.value}", group)
+                raise self._expressions.not_available(f"GROUP BY {key.type.value}", group)
         return f" GROUP BY {', '.join(key.sql for key in keys)}" if keys else ""
 
     def _key(self, node: exp.Expr, shown: list[OutputColumn]) -> Value:
@@ -346,7 +344,7 @@ class _Select:
             given = self._projection_number(item.this, shown)
             value = self._expressions.value(item.this, self._scope) if given is None else shown[given].value
             if value.type not in ORDERED:
-                raise self._refusals.not_available(f"ORDER BY {value.type.value}", item)
+                raise self._expressions.not_available(f"ORDER BY {value.type.value}", item)
             items.append((texts.get(value.sql, value.sql) if given is None else names[given], direction(item)))
         return items
 

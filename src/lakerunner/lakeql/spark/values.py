@@ -14,14 +14,12 @@ lakerunner_double (pipeline/ask/spark_functions.py) read them, and return NULL f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
-
-from lakerunner.lakeql.source import QueryText
-from lakerunner.model.errors import UserError
 
 
 class Type(Enum):
@@ -61,15 +59,43 @@ class Value:
 NULL = Value("NULL", Type.NULL)
 
 
-class Refusals:
-    """Build the errors about what this engine does not have."""
+Types = tuple[Type, ...]
 
-    def __init__(self, source: QueryText) -> None:
-        self._source = source
 
-    def not_available(self, what: str, node: exp.Expr, instead: str = "") -> UserError:
-        advice = f": {instead}" if instead else ""
-        return self._source.error(f"{what} is not available with engine=spark{advice}", node)
+@dataclass(frozen=True)
+class Literal:
+    """An argument that must be a literal: `fits` tests which ones are allowed."""
+
+    types: Types
+    fits: Callable[[exp.Expr], bool]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The types that a function takes and its SQL. `gives` None: the type of the first argument. `{distinct}` in the
+    `sql` of an aggregate is where DISTINCT may stand; without it, DISTINCT is refused. `windowed`: OVER may follow."""
+
+    takes: tuple[Types | Literal, ...]
+    gives: Type | None
+    sql: str
+    windowed: bool = True
+
+    def fits(self, nodes: list[exp.Expr], values: list[Value]) -> bool:
+        return len(values) == len(self.takes) and all(map(_fits, self.takes, nodes, values))
+
+    def value(self, values: list[Value], **parts: str) -> Value:
+        return Value(self.sql.format(*(value.sql for value in values), **parts), self.gives or values[0].type)
+
+
+def _fits(takes: Types | Literal, node: exp.Expr, value: Value) -> bool:
+    if isinstance(takes, Literal):
+        return value.type in takes.types and takes.fits(node)
+    return value.type in takes
+
+
+def of_one(takes: Types | Literal, gives: Type | None, sql: str) -> tuple[Signature, ...]:
+    """Return the only signature of a function of one argument."""
+    return (Signature((takes,), gives, sql),)
 
 
 def common_type(types: list[Type]) -> Type | None:

@@ -16,7 +16,8 @@ from typing import Any
 from sqlglot import exp
 
 from lakerunner.lakeql.constants import Constants
-from lakerunner.lakeql.spark.values import ORDERED, Refusals, Type, Value, as_type, common_type, to_nanoseconds
+from lakerunner.lakeql.source import QueryText
+from lakerunner.lakeql.spark.values import ORDERED, Type, Value, as_type, common_type, to_nanoseconds
 from lakerunner.model.errors import UserError
 
 
@@ -123,9 +124,9 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 class Writer:
     """`subquery` writes a SELECT inside an expression, and returns the types of its columns."""
 
-    def __init__(self, writers: Writers, refusals: Refusals, constants: Constants, subquery: Subquery) -> None:
+    def __init__(self, writers: Writers, source: QueryText, constants: Constants, subquery: Subquery) -> None:
         self._writers = writers
-        self.refusals = refusals
+        self._source = source
         self.constants = constants
         self.subquery = subquery
 
@@ -140,21 +141,26 @@ class Writer:
     def condition(self, node: exp.Expr, scope: SparkScope) -> str:
         value = self.value(node, scope)
         if value.type not in _BOOLEAN:
-            raise self.refusals.not_available(f"{value.type.value} as a condition", node, "compare it")
+            raise self.not_available(f"{value.type.value} as a condition", node, "compare it")
         return value.sql
 
     def compared(self, operator: str, one: Value, other: Value, node: exp.Expr) -> str:
         left, right = self.alike([one, other], node)
         return f"({left} {operator} {right})"
 
+    def not_available(self, what: str, node: exp.Expr, instead: str = "") -> UserError:
+        """Return the error about what this engine does not have."""
+        advice = f": {instead}" if instead else ""
+        return self._source.error(f"{what} is not available with engine=spark{advice}", node)
+
     def refused(self, node: exp.Expr, instead: str = "") -> UserError:
         name = _OPERATORS.get(type(node), type(node).__name__.upper())
-        return self.refusals.not_available(name, node, instead)
+        return self.not_available(name, node, instead)
 
     def mismatched(self, name: str, values: Sequence[Value], node: exp.Expr) -> UserError:
         """Return the refusal of a call whose arguments fit no signature."""
         types = ", ".join(value.type.value for value in values)
-        return self.refusals.not_available(f"{name} of {types} as it stands here", node)
+        return self.not_available(f"{name} of {types} as it stands here", node)
 
     def alike(self, values: Sequence[Value], node: exp.Expr) -> list[str]:
         """Return the values converted to one type, in which they can be compared or replace each other."""
@@ -164,7 +170,7 @@ class Writer:
         both = common_type([value.type for value in given])
         if both is None or both not in ORDERED:
             names = " and ".join(sorted({value.type.value for value in given}))
-            raise self.refusals.not_available(f"{names} side by side", node, "cast to one type")
+            raise self.not_available(f"{names} side by side", node, "cast to one type")
         if both in (Type.DECIMAL, Type.HUGEINT):  # Spark finds the precision that holds them all
             return [value.sql for value in given]
         return [as_type(value, both) for value in given]

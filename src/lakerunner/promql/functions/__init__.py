@@ -8,9 +8,8 @@ from lakerunner.promql.functions.clock import CLOCK
 from lakerunner.promql.functions.histograms import HISTOGRAMS
 from lakerunner.promql.functions.info import INFO
 from lakerunner.promql.functions.label_functions import LABEL_FUNCTIONS
-from lakerunner.promql.functions.numbers import NUMBERS, TRIGONOMETRY
+from lakerunner.promql.functions.numbers import NUMBERS, PRESENCE, TRIGONOMETRY
 from lakerunner.promql.functions.over_time import OVER_TIME
-from lakerunner.promql.functions.presence import PRESENCE
 from lakerunner.promql.functions.rates import RATES
 from lakerunner.promql.functions.regression import REGRESSIONS
 from lakerunner.promql.functions.sorting import SORTING

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from lakerunner.series.arrays import Bools, Floats, filled
-from lakerunner.series.expression import Call, Expression, Kind
+from lakerunner.series.arrays import Bools, Floats, Ints, filled
+from lakerunner.series.expression import Call, Expression, Kind, Selector, bare
 from lakerunner.series.function import Function, Invocation
-from lakerunner.series.values import Scalar, String, Vector, Windows
+from lakerunner.series.values import Samples, Scalar, String, Vector, Windows
 
 T = TypeVar("T", Vector, Scalar, String, Windows)
 VECTOR, SCALAR, STRING, MATRIX = Kind.VECTOR, Kind.SCALAR, Kind.STRING, Kind.MATRIX
@@ -50,6 +50,20 @@ def float_samples(vector: Vector) -> Bools:
     if vector.histograms is None:
         return vector.present
     return vector.present & ~filled(vector.histograms)
+
+
+def sample_times(invocation: Invocation, of: Expression, times_of: Callable[[Samples], Ints | None]) -> Vector:
+    """Return a time, in seconds, of the sample that counts at each step; 0 if samples have no such time."""
+    selector = bare(of)
+    if not isinstance(selector, Selector):
+        raise TypeError(f"{invocation.call.function} of {selector}")
+    samples, index = invocation.evaluation.times_of(selector, invocation.steps)
+    times = times_of(samples)
+    there = index >= 0
+    values = np.zeros(index.shape)
+    if times is not None:
+        values[there] = times[index[there]] / 1000
+    return Vector(samples.labels, values, there)
 
 
 def elementwise(name: str, change: Callable[[Floats], Floats]) -> Function:

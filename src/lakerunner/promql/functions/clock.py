@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NO_LABELS
-from lakerunner.promql.functions.arguments import SCALAR, VECTOR, map_numbers, never_steady, vector_of
+from lakerunner.promql.functions.arguments import SCALAR, VECTOR, map_numbers, never_steady, sample_times, vector_of
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import Call, Expression, Selector, bare
 from lakerunner.series.function import Function, Invocation
-from lakerunner.series.values import Samples, Scalar, Vector
+from lakerunner.series.values import Scalar, Vector
 
 _DAY = 86_400
 _ERA = 146_097  # days in 400 years, after which the calendar repeats
@@ -34,14 +34,10 @@ class Moments(NamedTuple):
     seconds: Ints
 
 
-def _time(invocation: Invocation) -> Scalar:
-    return Scalar(invocation.steps.times / 1000)
-
-
 def _timestamp(invocation: Invocation) -> Vector:
     """Return the times of a selector's samples; for anything else the time of the step."""
     if not invocation.arguments:
-        return _of_samples(invocation, lambda samples: samples.times)
+        return sample_times(invocation, invocation.call.arguments[0], lambda samples: samples.times)
     vector = vector_of(invocation)
     values = np.broadcast_to(invocation.steps.times / 1000, vector.values.shape)
     return Vector(vector.labels, values, vector.present, drop_name=vector.drop_name)
@@ -50,23 +46,9 @@ def _timestamp(invocation: Invocation) -> Vector:
 def _start_timestamp(invocation: Invocation) -> Vector:
     """Return the start times of a selector's samples; for anything else nothing."""
     if not invocation.arguments:
-        return _of_samples(invocation, lambda samples: samples.starts)
+        return sample_times(invocation, invocation.call.arguments[0], lambda samples: samples.starts)
     vector = vector_of(invocation)
     return Vector(vector.labels, vector.values, np.zeros(vector.present.shape, bool), drop_name=vector.drop_name)
-
-
-def _of_samples(invocation: Invocation, times_of: Callable[[Samples], Ints | None]) -> Vector:
-    """Return a time, in seconds, of the sample that counts at each step; 0 if samples have no such time."""
-    selector = bare(invocation.call.arguments[0])
-    if not isinstance(selector, Selector):
-        raise TypeError(f"{invocation.call.function} of {selector}")
-    samples, index = invocation.evaluation.times_of(selector, invocation.steps)
-    times = times_of(samples)
-    there = index >= 0
-    values = np.zeros(index.shape)
-    if times is not None:
-        values[there] = times[index[there]] / 1000
-    return Vector(samples.labels, values, there)
 
 
 def _steady_timestamp(call: Call, steady: Callable[[Expression], bool]) -> bool:
@@ -94,19 +76,6 @@ def moments(values: Floats) -> Moments:
     return Moments(whole // _DAY + np.where(wraps, _WRAP_DAYS, 0) + seconds // _DAY, seconds % _DAY)
 
 
-def _hour(moments: Moments) -> Ints:
-    return moments.seconds // 3600
-
-
-def _minute(moments: Moments) -> Ints:
-    return moments.seconds % 3600 // 60
-
-
-def _day_of_week(moments: Moments) -> Ints:
-    """Return the day of the week. Sunday is 0; 1970 began on a Thursday."""
-    return (moments.days + 4) % 7
-
-
 def _civil(moments: Moments) -> tuple[Ints, Ints, Ints]:
     """Return year, month (from 1) and day of the month (from 1).
 
@@ -120,18 +89,6 @@ def _civil(moments: Moments) -> tuple[Ints, Ints, Ints]:
     day_of_month = day - (153 * month + 2) // 5 + 1
     month = np.where(month < 10, month + 3, month - 9)
     return year + 400 * era + (month <= 2), month, day_of_month
-
-
-def _year(moments: Moments) -> Ints:
-    return _civil(moments)[0]
-
-
-def _month(moments: Moments) -> Ints:
-    return _civil(moments)[1]
-
-
-def _day_of_month(moments: Moments) -> Ints:
-    return _civil(moments)[2]
 
 
 def _day_of_year(moments: Moments) -> Ints:
@@ -153,41 +110,26 @@ def _is_leap(year: Ints) -> Ints:
     return leap
 
 
-def _start(invocation: Invocation) -> Scalar:
-    return _constant(invocation, invocation.steps.start)
-
-
-def _end(invocation: Invocation) -> Scalar:
-    return _constant(invocation, invocation.steps.end)
-
-
-def _range(invocation: Invocation) -> Scalar:
-    return _constant(invocation, invocation.steps.end - invocation.steps.start)
-
-
-def _step(invocation: Invocation) -> Scalar:
-    return _constant(invocation, invocation.steps.step if invocation.steps.end > invocation.steps.start else 0)
-
-
-def _constant(invocation: Invocation, milliseconds: int) -> Scalar:
-    return Scalar(np.full(len(invocation.steps), milliseconds / 1000))
+def _replaced(invocation: Invocation) -> Scalar:
+    """Refuse to evaluate start(), end(), range() and step(): they mean the query, even inside a subquery, and
+    promql/resolve.py has replaced them by numbers."""
+    raise TypeError(f"{invocation.call.function}() is not resolved")
 
 
 CLOCK = (
-    Function("time", (), SCALAR, _time, per_series=False, steady=never_steady),
+    Function("time", (), SCALAR, lambda call: Scalar(call.steps.times / 1000), per_series=False, steady=never_steady),
     Function("timestamp", (VECTOR,), VECTOR, _timestamp, of_sample=True, steady=_steady_timestamp),
     Function("start_timestamp", (VECTOR,), VECTOR, _start_timestamp, experimental=True, of_sample=True),
-    _calendar("year", _year),
-    _calendar("month", _month),
-    _calendar("day_of_month", _day_of_month),
-    _calendar("day_of_week", _day_of_week),
+    _calendar("year", lambda moments: _civil(moments)[0]),
+    _calendar("month", lambda moments: _civil(moments)[1]),
+    _calendar("day_of_month", lambda moments: _civil(moments)[2]),
+    _calendar("day_of_week", lambda moments: (moments.days + 4) % 7),  # Sunday is 0; 1970 began on a Thursday
     _calendar("day_of_year", _day_of_year),
     _calendar("days_in_month", _days_in_month),
-    _calendar("hour", _hour),
-    _calendar("minute", _minute),
-    # They mean the query, even inside a subquery: promql/resolve.py has already replaced them by numbers.
-    Function("start", (), SCALAR, _start, per_series=False, experimental=True),
-    Function("end", (), SCALAR, _end, per_series=False, experimental=True),
-    Function("range", (), SCALAR, _range, per_series=False, experimental=True),
-    Function("step", (), SCALAR, _step, per_series=False, experimental=True),
+    _calendar("hour", lambda moments: moments.seconds // 3600),
+    _calendar("minute", lambda moments: moments.seconds % 3600 // 60),
+    *(
+        Function(name, (), SCALAR, _replaced, per_series=False, experimental=True)
+        for name in ("start", "end", "range", "step")
+    ),
 )

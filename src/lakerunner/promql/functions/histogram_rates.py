@@ -15,16 +15,17 @@ import numpy as np
 from lakerunner.promql.functions.range_vectors import RangeVector, places
 from lakerunner.promql.functions.rate_kernels import extrapolation, starts_new_counter
 from lakerunner.promql.selection.notes import (
-    note_mixed_schemas,
-    note_not_a_counter,
-    note_not_a_gauge,
-    note_overlapping_starts,
-    note_reconciled_bounds,
+    MIXED_SCHEMAS,
+    NOT_A_COUNTER,
+    NOT_A_GAUGE,
+    OVERLAPPING_STARTS,
+    note_metric,
 )
 from lakerunner.promql.selection.smoothing import histogram_on_line, outermost
 from lakerunner.series.arrays import Bools, Objects
 from lakerunner.series.histograms.algebra import (
     IncompatibleHistograms,
+    Sum,
     add_histograms,
     compact_histogram,
     detect_reset,
@@ -34,6 +35,7 @@ from lakerunner.series.histograms.algebra import (
     subtract_histograms,
 )
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
+from lakerunner.series.notes import Misfit
 from lakerunner.series.values import Windows
 
 
@@ -68,56 +70,43 @@ class HistogramWindow:
         )
 
     def plus(self, first: Histogram, other: Histogram) -> Histogram:
-        total = add_histograms(first, other)
-        if total.bounds_reconciled:
-            note_reconciled_bounds(self.given.notes, "addition", self.given.span)
-        return total.histogram
+        return self._noted(add_histograms(first, other), "addition")
 
     def minus(self, first: Histogram, other: Histogram) -> Histogram:
-        total = subtract_histograms(first, other)
+        return self._noted(subtract_histograms(first, other), "subtraction")
+
+    def _noted(self, total: Sum, operation: str) -> Histogram:
         if total.bounds_reconciled:
-            note_reconciled_bounds(self.given.notes, "subtraction", self.given.span)
+            self.given.notes.report(Misfit.BOUNDS_RECONCILED, self.given.span, operation=operation)
         return total.histogram
 
     def note_gauges(self, histograms: Iterable[Histogram]) -> None:
         """Warn about gauges where counters are expected."""
         if any(one.reset_hint == ResetHint.GAUGE for one in histograms):
-            note_not_a_counter(self.given.notes, self.name, self.given.span)
+            note_metric(self.given.notes, NOT_A_COUNTER, self.name, self.given.span)
 
     def note_counters(self, *histograms: Histogram) -> None:
         """Warn about counters where gauges are expected."""
         if any(one.reset_hint != ResetHint.GAUGE for one in histograms):
-            note_not_a_gauge(self.given.notes, self.name, self.given.span)
+            note_metric(self.given.notes, NOT_A_GAUGE, self.name, self.given.span)
 
 
 def histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects:
     """Compute the rates of the windows that have only histograms."""
     found = np.full(where.shape, None, object)
-    if given.histograms is not None:
-        windows = given.histograms
-        for row, step in places(where):
-            points = _points(given, windows, row, int(windows.first[row, step]), int(windows.last[row, step]))
-            end = int(windows.ends[step])
-            try:
-                found[row, step] = _extrapolate(points, end - windows.range, end, rating)
-            except IncompatibleHistograms:
-                note_mixed_schemas(given.notes, points.name, given.span)
-    return found
-
-
-def extended_histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects:
-    """Compute the rates of anchored and smoothed ranges."""
-    found = np.full(where.shape, None, object)
-    if given.histograms is not None:
-        windows = given.histograms
-        left, right, there = outermost(windows)
-        for row, step in places(where & there):
-            points = _points(given, windows, row, int(left[row, step]), int(right[row, step]) + 1)
-            end = int(windows.ends[step])
-            try:
-                found[row, step] = _between_ends(points, end - windows.range, end, rating)
-            except IncompatibleHistograms:
-                note_mixed_schemas(given.notes, points.name, given.span)
+    if (windows := given.histograms) is None:
+        return found
+    first, last, compute = windows.first, windows.last, _extrapolate
+    if windows.extended:
+        first, right, there = outermost(windows)
+        last, where, compute = right + 1, where & there, _between_ends
+    for row, step in places(where):
+        points = _points(given, windows, row, int(first[row, step]), int(last[row, step]))
+        end = int(windows.ends[step])
+        try:
+            found[row, step] = compute(points, end - windows.range, end, rating)
+        except IncompatibleHistograms:
+            note_metric(given.notes, MIXED_SCHEMAS, points.name, given.span)
     return found
 
 
@@ -134,7 +123,7 @@ def last_two_histograms(given: RangeVector, row: int, step: int, counter: bool) 
         if not counter or not points.is_reset(1, before):
             result = points.minus(result, before)
     except IncompatibleHistograms:
-        note_mixed_schemas(given.notes, points.name, given.span)
+        note_metric(given.notes, MIXED_SCHEMAS, points.name, given.span)
         return None
     result = compact_histogram(replace(result, reset_hint=ResetHint.GAUGE))
     return divide_histogram(result, (points.times[1] - points.times[0]) / 1000) if counter else result
@@ -192,7 +181,7 @@ def _with_resets(points: HistogramWindow, result: Histogram, before: Histogram) 
         if points.starts:
             start, start_before, time_before = points.starts[at], points.starts[at - 1], points.times[at - 1]
             if start != 0 and start < time_before and start != start_before:
-                note_overlapping_starts(points.given.notes, points.name, points.given.span)
+                note_metric(points.given.notes, OVERLAPPING_STARTS, points.name, points.given.span)
         if points.is_reset(at, before):
             result = points.plus(result, before)
         before = points.histograms[at]
@@ -200,7 +189,7 @@ def _with_resets(points: HistogramWindow, result: Histogram, before: Histogram) 
 
 
 def _between_ends(points: HistogramWindow, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
-    smoothed = points.given.extended == "smoothed"
+    smoothed = points.given.whole.extended == "smoothed"
     counter, notes, span = rating.counter, points.given.notes, points.given.span
     _check_range(points, counter)
     pairs = list(zip(points.times, points.histograms, strict=True))

@@ -16,8 +16,9 @@ from typing import cast
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
+from lakerunner.promql.functions.arguments import SCALAR, STRING, VECTOR, scalar_of, string_of, vector_of
 from lakerunner.series.arrays import Bools, Floats
-from lakerunner.series.expression import Kind, Span, bare
+from lakerunner.series.expression import Span, bare
 from lakerunner.series.function import Function, Invocation
 from lakerunner.series.histograms.classic import (
     BOUND,
@@ -29,9 +30,9 @@ from lakerunner.series.histograms.classic import (
 )
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.histograms.quantile import NanFact, fraction, quantile, quotient, variance
-from lakerunner.series.notes import Note, Notes, RaisedBuckets
+from lakerunner.series.notes import Misfit, Note, Notes, RaisedBuckets
 from lakerunner.series.numerals import number_text
-from lakerunner.series.values import Scalar, Steps, String, Vector, merge_in_ranges
+from lakerunner.series.values import Steps, Vector, merge_in_ranges
 
 _NAN_NOTES = {
     NanFact.RESULT: "input to histogram_quantile has NaN observations, result is NaN",
@@ -134,19 +135,19 @@ def _simple(name: str, number: Callable[[Histogram], float]) -> Function:
     """Build a function of native histograms; other samples are dropped."""
 
     def evaluate(invocation: Invocation) -> Vector:
-        vector = cast("Vector", invocation.arguments[0])
+        vector = vector_of(invocation)
         native = _are_native(vector)
         numbers = _of_natives(vector, native, lambda histogram, _step, _labels: number(histogram))
         return Vector(vector.labels, numbers, native, drop_name=vector.drop_name)
 
-    return Function(name, (Kind.VECTOR,), Kind.VECTOR, evaluate)
+    return Function(name, (VECTOR,), VECTOR, evaluate)
 
 
 def _check_quantile(invocation: Invocation, argument: int) -> Floats:
-    q = cast("Scalar", invocation.arguments[argument]).values
+    q = scalar_of(invocation, argument)
     for value in dict.fromkeys(q[~((q >= 0) & (q <= 1))].tolist()):
-        message = f"quantile value should be between 0 and 1, got {number_text(value)}"
-        invocation.notes.warn(message, bare(invocation.call.arguments[argument]).span)
+        span = bare(invocation.call.arguments[argument]).span
+        invocation.notes.report(Misfit.QUANTILE_OUTSIDE, span, got=number_text(value))
     return q
 
 
@@ -177,7 +178,7 @@ def _quantile_rows(
 
 def _histogram_quantile(invocation: Invocation) -> Vector:
     q, sink = _check_quantile(invocation, 0), _note_sink(invocation, 1)
-    both = _histograms(cast("Vector", invocation.arguments[1]), sink)
+    both = _histograms(vector_of(invocation, 1), sink)
     rows, found = _quantile_rows(both, q, sink)
     sink.raised(both.classic, found)
     return _answer(invocation, rows)
@@ -186,9 +187,9 @@ def _histogram_quantile(invocation: Invocation) -> Vector:
 def _histogram_quantiles(invocation: Invocation) -> Vector:
     """Return a series for each quantile, named in the label. A quantile may change from step to step, and the label
     with it."""
-    sink, label = _note_sink(invocation, 0), cast("String", invocation.arguments[1]).value
+    sink, label = _note_sink(invocation, 0), string_of(invocation, 1)
     wanted = [_check_quantile(invocation, n) for n in range(2, len(invocation.arguments))]
-    both = _histograms(cast("Vector", invocation.arguments[0]), sink)
+    both = _histograms(vector_of(invocation), sink)
     rows, raised = [], False
     for q in wanted:
         found, classic = _quantile_rows(both, q, sink)
@@ -208,9 +209,9 @@ def _quantile_text(q: float) -> str:
 
 
 def _histogram_fraction(invocation: Invocation) -> Vector:
-    lower, upper = (cast("Scalar", argument).values for argument in invocation.arguments[:2])
+    lower, upper = (scalar_of(invocation, number) for number in (0, 1))
     sink = _note_sink(invocation, 2)
-    both = _histograms(cast("Vector", invocation.arguments[2]), sink)
+    both = _histograms(vector_of(invocation, 2), sink)
 
     def of_native(histogram: Histogram, step: int, labels: Labels) -> float:
         value, fact = fraction(histogram, float(lower[step]), float(upper[step]))
@@ -230,27 +231,20 @@ def _deviation(histogram: Histogram) -> float:
     return math.sqrt(found) if found >= 0 else math.nan
 
 
+_of_histograms = partial(Function, returns=VECTOR, per_series=False)
 HISTOGRAMS: tuple[Function, ...] = (
     _simple("histogram_avg", lambda histogram: quotient(histogram.sum, histogram.count)),
     _simple("histogram_count", lambda histogram: histogram.count),
     _simple("histogram_sum", lambda histogram: histogram.sum),
     _simple("histogram_stddev", _deviation),
     _simple("histogram_stdvar", variance),
-    Function(
-        "histogram_fraction",
-        (Kind.SCALAR, Kind.SCALAR, Kind.VECTOR),
-        Kind.VECTOR,
-        _histogram_fraction,
-        per_series=False,
-    ),
-    Function("histogram_quantile", (Kind.SCALAR, Kind.VECTOR), Kind.VECTOR, _histogram_quantile, per_series=False),
-    Function(
+    _of_histograms("histogram_fraction", (SCALAR, SCALAR, VECTOR), evaluate=_histogram_fraction),
+    _of_histograms("histogram_quantile", (SCALAR, VECTOR), evaluate=_histogram_quantile),
+    _of_histograms(
         "histogram_quantiles",
-        (Kind.VECTOR, Kind.STRING, *[Kind.SCALAR] * 10),
-        Kind.VECTOR,
-        _histogram_quantiles,
+        (VECTOR, STRING, *[SCALAR] * 10),
+        evaluate=_histogram_quantiles,
         optional=9,
-        per_series=False,
         experimental=True,
     ),
 )

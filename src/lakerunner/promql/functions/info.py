@@ -19,11 +19,11 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
 from lakerunner.model.labels.matcher import LabelTest, Matcher, matches_empty
-from lakerunner.promql.functions.arguments import VECTOR, float_samples
-from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.expression import Call, Expression, Kind, Selector, Subquery, bare, parts
+from lakerunner.promql.functions.arguments import VECTOR, float_samples, sample_times
+from lakerunner.series.arrays import Bools, Ints
+from lakerunner.series.expression import Call, Expression, Kind, Selector, Subquery, bare, parts, resolved
 from lakerunner.series.function import Function, Invocation
-from lakerunner.series.values import Vector, merge_same_labels
+from lakerunner.series.values import Vector, concatenate, merge_same_labels
 
 KindOf = Callable[[Expression], Kind]
 
@@ -70,18 +70,12 @@ def _references(expression: Expression, kind: KindOf, around: tuple[Subquery, ..
 
 def _reference(selector: Selector, around: tuple[Subquery, ...]) -> _Reference:
     """Combine references: offsets add up outwards until an `@` fixes the time."""
-    at, offset = _number(selector.at), _number(selector.offset) or 0
+    at, offset = selector.at, resolved(selector.offset)
     for subquery in reversed(around):
         if at is not None:
             break
-        at, offset = _number(subquery.at), offset + (_number(subquery.offset) or 0)
-    return _Reference(at, offset)
-
-
-def _number(given: object) -> int | None:
-    if given is not None and not isinstance(given, int):
-        raise TypeError(f"{given} is not resolved")
-    return given
+        at, offset = subquery.at, offset + resolved(subquery.offset)
+    return _Reference(None if at is None else resolved(at), offset)
 
 
 _TARGET_INFO = Matcher(NAME, "=", "target_info")
@@ -146,41 +140,21 @@ def _identity(labels: Labels) -> Identity:
 # ---- which info series there are
 
 
-@dataclass(frozen=True)
-class _InfoSeries:
-    """`times` [series, steps] are the times (s) of the samples, for series that compete with another."""
-
-    labels: Sequence[Labels]
-    times: Floats
-    present: Bools
-
-
-def _info_series(invocation: Invocation, request: _InfoRequest, identities: Iterable[Identity]) -> _InfoSeries:
-    """Fetch the info series that can belong to one of the identities, at the times that the base series are read."""
+def _info_series(invocation: Invocation, request: _InfoRequest, identities: Iterable[Identity]) -> Vector:
+    """Fetch the info series that can belong to one of the identities, at the times that the base series are read. The
+    values of those that compete with another are the times (s) of their samples."""
     at, offset = shared_reference(invocation.call.arguments[0], invocation.evaluation.kind)
-    found: list[Vector] = []
+    steps = len(invocation.steps)
+    found = [Vector((), np.zeros((0, steps)), np.zeros((0, steps), bool))]
     for matchers in _identifying_matchers(identities):
         selector = Selector((*matchers, *request.labels, *request.names), offset=offset, at=at)
         samples = _evaluate_vector(invocation, selector)
         _check_floats(samples)
         if len({(_identity(labels), value_of(labels, NAME)) for labels in samples.labels}) < len(samples):
             # Times are needed only if two info series have the same name and identity: the newer one counts.
-            samples = _times(invocation, selector)
+            samples = sample_times(invocation, selector, lambda samples: samples.times)
         found.append(samples)
-    labels = [one for vector in found for one in vector.labels]
-    nothing = np.zeros((0, len(invocation.steps)))
-    values = np.concatenate([nothing, *(vector.values for vector in found)])
-    present = np.concatenate([nothing.astype(bool), *(vector.present for vector in found)])
-    return _InfoSeries(labels, values, present)
-
-
-def _times(invocation: Invocation, selector: Selector) -> Vector:
-    """Return the times of samples, as timestamp() does, but with the metric names kept."""
-    samples, index = invocation.evaluation.times_of(selector, invocation.steps)
-    there = index >= 0
-    seconds = np.zeros(index.shape)
-    seconds[there] = samples.times[index[there]] / 1000
-    return Vector(samples.labels, seconds, there)
+    return concatenate(found)
 
 
 def _identifying_matchers(identities: Iterable[Identity]) -> list[tuple[Matcher, ...]]:
@@ -216,7 +190,7 @@ def _check_floats(samples: Vector) -> None:
 Winners = dict[Identity, list[Ints]]  # for each info metric [steps]: the index of the info series, -1 for none
 
 
-def _winners(series: _InfoSeries, looked_up: Bools) -> Winners:
+def _winners(series: Vector, looked_up: Bools) -> Winners:
     """Choose among info series of the same name and identity: the one with the newest sample counts."""
     rows: dict[tuple[Identity, str], Ints] = {}
     for number, labels in enumerate(series.labels):
@@ -229,10 +203,10 @@ def _winners(series: _InfoSeries, looked_up: Bools) -> Winners:
     return winners
 
 
-def _newer(series: _InfoSeries, known: Ints, other: Ints) -> Ints:
+def _newer(series: Vector, known: Ints, other: Ints) -> Ints:
     steps = np.arange(len(known))
     both = (known >= 0) & (other >= 0)
-    before, after = series.times[known, steps], series.times[other, steps]
+    before, after = series.values[known, steps], series.values[other, steps]
     for step in np.flatnonzero(both & (before == after)).tolist():
         one, new = (labels_text(series.labels[of[step]]) for of in (known, other))
         moment = round(before[step] * 1000)
@@ -244,7 +218,7 @@ def _newer(series: _InfoSeries, known: Ints, other: Ints) -> Ints:
 # ---- base series with what belongs to them
 
 
-def _join(base: Vector, enriched: Bools, series: _InfoSeries, winners: Winners, request: _InfoRequest) -> Vector:
+def _join(base: Vector, enriched: Bools, series: Vector, winners: Winners, request: _InfoRequest) -> Vector:
     """Join base series and info series. A base series becomes one series for each set of info series that belong to it
     at some step."""
     rows: list[int] = []

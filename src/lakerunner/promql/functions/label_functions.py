@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -109,16 +109,8 @@ def _set_label(vector: Vector, target: str, change: Callable[[Labels], str | Non
 
 
 # per_series is False: only a vector with all series shows whether two become the same.
+_setter = partial(Function, returns=VECTOR, keeps_name=True, per_series=False)
 LABEL_FUNCTIONS = (
-    Function(
-        "label_replace",
-        (VECTOR, STRING, STRING, STRING, STRING),
-        VECTOR,
-        _label_replace,
-        keeps_name=True,
-        per_series=False,
-    ),
-    Function(
-        "label_join", (VECTOR, STRING, STRING, STRING), VECTOR, _label_join, -1, keeps_name=True, per_series=False
-    ),
+    _setter("label_replace", (VECTOR, STRING, STRING, STRING, STRING), evaluate=_label_replace),
+    _setter("label_join", (VECTOR, STRING, STRING, STRING), evaluate=_label_join, optional=-1),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,24 +17,19 @@ from lakerunner.promql.functions.from_buckets import FROM_BUCKETS, ranges_of_sam
 from lakerunner.promql.functions.from_buckets import histograms_of as sketched
 from lakerunner.promql.functions.range_vectors import (
     RangeVector,
-    are_histograms,
     histograms_of,
+    note_ignored_histograms,
     places,
     range_vector,
 )
-from lakerunner.promql.selection.notes import (
-    note_colliding_resets,
-    note_ignored_histograms,
-    note_invalid_quantile,
-    note_mixed_samples,
-    note_mixed_schemas,
-    note_reconciled_bounds,
-)
-from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.promql.selection.notes import MIXED_SAMPLES, MIXED_SCHEMAS, note_metric
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects, filled
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Function, Invocation
 from lakerunner.series.histograms.algebra import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
+from lakerunner.series.notes import Misfit
+from lakerunner.series.numerals import number_text
 from lakerunner.series.values import Vector
 from lakerunner.series.window_kernels import Table, extremes, means, median_deviations, quantiles, sums, variances
 
@@ -51,15 +47,15 @@ def _total(
     if given.histograms is None:
         return given.vector(values, given.has_floats)
     for name in given.names(given.mixed):
-        note_mixed_samples(given.notes, name, given.span)
+        note_metric(given.notes, MIXED_SAMPLES, name, given.span)
     alone = given.has_histograms & ~given.mixed
     histograms = np.full(values.shape, None, object)
     for row, step in places(alone):
         try:
             histograms[row, step] = _gather_histograms(given, row, step, gatherer)
         except IncompatibleHistograms:
-            note_mixed_schemas(given.notes, given.name(row), given.span)
-    present: Bools = given.has_floats & ~given.mixed | are_histograms(histograms)
+            note_metric(given.notes, MIXED_SCHEMAS, given.name(row), given.span)
+    present: Bools = given.has_floats & ~given.mixed | filled(histograms)
     return given.vector(values, present, histograms)
 
 
@@ -76,9 +72,9 @@ def _gather_histograms(
     facts = [gathered.add(one) for one in others]
     hints = {one.reset_hint for one in (first, *others)}
     if {ResetHint.RESET, ResetHint.NOT_RESET} <= hints:
-        note_colliding_resets(given.notes, "aggregation", given.span)
+        given.notes.report(Misfit.RESETS_COLLIDE, given.span, operation="aggregation")
     if any(one.bounds_reconciled for one in facts):
-        note_reconciled_bounds(given.notes, "aggregation", given.span)
+        given.notes.report(Misfit.BOUNDS_RECONCILED, given.span, operation="aggregation")
     return gathered.value()
 
 
@@ -93,14 +89,8 @@ def _of_floats(invocation: Invocation, kernel: Callable[[Table, Floats], None]) 
 
 
 def _floats(given: RangeVector, values: Floats) -> Vector:
-    _note_ignored_histograms(given)
+    note_ignored_histograms(given)
     return given.vector(values, given.has_floats)
-
-
-def _note_ignored_histograms(given: RangeVector) -> None:
-    """Note that histograms were ignored."""
-    for name in given.names(given.mixed) if given.histograms is not None else ():
-        note_ignored_histograms(given.notes, name, given.span)
 
 
 def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Callable[[Invocation], Vector]:
@@ -124,7 +114,7 @@ def _quantile(invocation: Invocation) -> Vector:
     quantiles(given.table(), wanted, values)
     outside = given.has_floats.any(axis=0) & ~((wanted >= 0) & (wanted <= 1))
     for number in wanted[outside].tolist():
-        note_invalid_quantile(given.notes, number, given.span)
+        given.notes.report(Misfit.QUANTILE_OUTSIDE, given.span, got=number_text(number))
     return _floats(given, values)
 
 
@@ -137,7 +127,7 @@ def _sketch(invocation: Invocation) -> Vector:
     sums(table._replace(values=np.where(np.isfinite(table.values), table.values, 0.0)), totals)
     ranges = ranges_of_samples(table.values, (table.first, table.last))
     histograms = sketched(ranges, totals, given.has_floats, invocation.evaluation.bounds)
-    _note_ignored_histograms(given)
+    note_ignored_histograms(given)
     return given.vector(totals, given.has_floats, histograms)
 
 
@@ -187,24 +177,9 @@ def _present(invocation: Invocation) -> Vector:
 
 
 def _function(
-    name: str,
-    evaluate: Callable[[Invocation], Vector],
-    *,
-    arguments: tuple[Kind, ...] = (Kind.MATRIX,),
-    keeps_name: bool = False,
-    experimental: bool = False,
-    makes_histograms: bool = False,
+    name: str, evaluate: Callable[[Invocation], Vector], arguments: tuple[Kind, ...] = (Kind.MATRIX,), **more: Any
 ) -> Function:
-    return Function(
-        name,
-        arguments,
-        Kind.VECTOR,
-        evaluate,
-        keeps_name=keeps_name,
-        experimental=experimental,
-        from_buckets=FROM_BUCKETS.get(name),
-        makes_histograms=makes_histograms,
-    )
+    return Function(name, arguments, Kind.VECTOR, evaluate, from_buckets=FROM_BUCKETS.get(name), **more)
 
 
 OVER_TIME: tuple[Function, ...] = (

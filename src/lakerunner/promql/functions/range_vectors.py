@@ -15,17 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NAME, TYPE, Labels, value_of
-from lakerunner.promql.selection.notes import note_possible_non_counter
-from lakerunner.series.arrays import Bools, Floats, Ints, Objects
-from lakerunner.series.expression import Range, Span, Subquery, bare
+from lakerunner.promql.selection.notes import IGNORED_HISTOGRAMS, note_metric, note_possible_non_counter
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects, filled
+from lakerunner.series.expression import Span, Subquery, bare
 from lakerunner.series.function import Invocation
 from lakerunner.series.grouping import group_series
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Vector, Windows
+from lakerunner.series.values import Vector, Windows
 from lakerunner.series.window_kernels import NO_STARTS, Table, table_of
 
-_NONE = np.array(None, object)
 _BEGINNING = Span(0, 1)
 
 
@@ -67,11 +66,6 @@ class RangeVector:
     def mixed(self) -> Bools:
         return self.has_floats & self.has_histograms
 
-    @property
-    def extended(self) -> str:
-        expression = self.whole.expression
-        return expression.selector.extended if isinstance(expression, Range) else ""
-
     def name(self, row: int) -> str:
         return value_of(self.whole.samples.labels[row], NAME)
 
@@ -108,16 +102,17 @@ def range_vector(invocation: Invocation) -> RangeVector:
     return RangeVector(windows, floats, histograms, span, invocation.notes)
 
 
+def note_ignored_histograms(given: RangeVector) -> None:
+    """Note the metrics of which only floats counted."""
+    for name in given.names(given.mixed) if given.histograms is not None else ():
+        note_metric(given.notes, IGNORED_HISTOGRAMS, name, given.span)
+
+
 def histograms_of(windows: Windows, row: int, step: int) -> list[Histogram]:
     """Return the histograms of a window that has only histograms."""
     if windows.samples.histograms is None:
         return []
     return list(windows.samples.histograms[windows.first[row, step] : windows.last[row, step]])
-
-
-def are_histograms(samples: Objects) -> Bools:
-    found: Bools = np.not_equal(samples, _NONE)
-    return found
 
 
 def places(where: Bools) -> Iterator[tuple[int, int]]:
@@ -128,26 +123,11 @@ def places(where: Bools) -> Iterator[tuple[int, int]]:
 def _separate(windows: Windows) -> tuple[Windows, Windows | None]:
     if windows.samples.histograms is None:
         return windows, None
-    is_histogram = are_histograms(windows.samples.histograms)
+    is_histogram = filled(windows.samples.histograms)
     if not is_histogram.any():
         return replace(windows, samples=replace(windows.samples, histograms=None)), None
-    floats = _keep_samples(windows, ~is_histogram)
-    return replace(floats, samples=replace(floats.samples, histograms=None)), _keep_samples(windows, is_histogram)
-
-
-def _keep_samples(windows: Windows, kept: Bools) -> Windows:
-    samples = windows.samples
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-    some = Samples(
-        samples.labels,
-        before[samples.offsets],
-        samples.times[kept],
-        samples.values[kept],
-        None if samples.histograms is None else samples.histograms[kept],
-        None if samples.starts is None else samples.starts[kept],
-        samples.drop_name,
-    )
-    return replace(windows, samples=some)
+    floats = replace(windows.samples, histograms=None).where(~is_histogram)
+    return replace(windows, samples=floats), replace(windows, samples=windows.samples.where(is_histogram))
 
 
 def range_seconds(range_: int) -> float:

@@ -13,24 +13,18 @@ from typing import Literal
 import numpy as np
 
 from lakerunner.promql.functions.from_buckets import FROM_BUCKETS
-from lakerunner.promql.functions.histogram_rates import (
-    Rating,
-    extended_histogram_rates,
-    histogram_rates,
-    last_two_histograms,
-)
+from lakerunner.promql.functions.histogram_rates import Rating, histogram_rates, last_two_histograms
 from lakerunner.promql.functions.range_vectors import (
     RangeVector,
-    are_histograms,
     check_counters,
     places,
     range_seconds,
     range_vector,
 )
 from lakerunner.promql.functions.rate_kernels import between_ends, extrapolate
-from lakerunner.promql.selection.notes import note_mixed_samples, note_overlapping_starts
+from lakerunner.promql.selection.notes import MIXED_SAMPLES, OVERLAPPING_STARTS, note_metric
 from lakerunner.promql.selection.smoothing import outer_windows, outermost
-from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects, filled
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Function, Invocation
 from lakerunner.series.histograms.algebra import detect_reset
@@ -43,9 +37,9 @@ def _rate(invocation: Invocation, *, counter: bool, per_second: bool) -> Vector:
     given = range_vector(invocation)
     seconds = range_seconds(given.whole.range) if per_second else 0.0
     rating = Rating(counter, seconds)
-    values, present, histograms = (_rate_extended if given.extended else _extrapolate)(given, rating)
+    values, present, histograms = (_rate_extended if given.whole.extended else _extrapolate)(given, rating)
     if counter:
-        floats = present if histograms is None else present & ~are_histograms(histograms)
+        floats = present if histograms is None else present & ~filled(histograms)
         check_counters(given.whole.samples.labels, floats, given.notes, given.span)
     return given.vector(values, present, histograms)
 
@@ -57,14 +51,14 @@ def _extrapolate(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Obj
     extrapolate(rows, rating.counter, rating.seconds, values, present, overlapping)
     if overlapping.any():
         for name in given.names(overlapping & ~given.mixed):
-            note_overlapping_starts(given.notes, name, given.span)
+            note_metric(given.notes, OVERLAPPING_STARTS, name, given.span)
     if given.histograms is None:
         return values, present, None
     for name in given.names(given.mixed):
-        note_mixed_samples(given.notes, name, given.span)
+        note_metric(given.notes, MIXED_SAMPLES, name, given.span)
     present &= ~given.mixed
     histograms = histogram_rates(given, given.has_histograms & ~given.mixed, rating)
-    present |= are_histograms(histograms)
+    present |= filled(histograms)
     return values, present, histograms
 
 
@@ -72,16 +66,16 @@ def _rate_extended(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, O
     values, present = given.empty()
     left, right, there = outermost(given.floats)
     table = table_of(given.floats)._replace(first=left, last=np.where(there, right + 1, left))
-    smoothed = given.extended == "smoothed"
+    smoothed = given.whole.extended == "smoothed"
     between_ends(table, given.whole.range, smoothed, rating.counter, rating.seconds, values, present)
     if given.histograms is None:
         return values, present, None
     mixed = _has_samples(given.floats) & _has_samples(given.histograms)
     for name in given.names(mixed):
-        note_mixed_samples(given.notes, name, given.span)
+        note_metric(given.notes, MIXED_SAMPLES, name, given.span)
     present &= ~mixed
-    histograms = extended_histogram_rates(given, ~mixed, rating)
-    present |= are_histograms(histograms)
+    histograms = histogram_rates(given, ~mixed, rating)
+    present |= filled(histograms)
     return values, present, histograms
 
 
@@ -111,14 +105,14 @@ def _from_last_two(invocation: Invocation, *, counter: bool) -> Vector:
     values = np.where(present, values, 0.0)
     if samples.histograms is None:
         return given.vector(values, present)
-    is_histogram = are_histograms(samples.histograms)
+    is_histogram = filled(samples.histograms)
     mixed = present & (is_histogram[late] != is_histogram[early])
     for name in given.names(mixed):
-        note_mixed_samples(given.notes, name, given.span)
+        note_metric(given.notes, MIXED_SAMPLES, name, given.span)
     histograms = np.full(present.shape, None, object)
     for row, step in places(present & is_histogram[late] & is_histogram[early]):
         histograms[row, step] = last_two_histograms(given, row, step, counter)
-    present &= ~is_histogram[late] & ~mixed | are_histograms(histograms)
+    present &= ~is_histogram[late] & ~mixed | filled(histograms)
     return given.vector(values, present, histograms)
 
 
@@ -139,7 +133,7 @@ def _count(invocation: Invocation, differs: Callable[[Samples], Bools]) -> Vecto
     whole = given.whole
     present: Bools = whole.last > whole.first
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(differs(whole.samples), dtype=np.int64)])
-    first = np.maximum(outer_windows(whole)[0], whole.first - 1) if given.extended else whole.first
+    first = np.maximum(outer_windows(whole)[0], whole.first - 1) if whole.extended else whole.first
     values = np.where(present, before[whole.last] - before[np.minimum(first + 1, len(before) - 1)], 0)
     return given.vector(values.astype(float), present)
 
@@ -153,7 +147,7 @@ def _resets(samples: Samples) -> Bools:
         differs[1:] = samples.values[1:] < samples.values[:-1]
         if samples.starts is not None:
             differs[1:] |= _starts_new_counter(samples, samples.starts, late - 1, late)
-        _compare_histograms(samples, differs, detect_reset, already=samples.starts)
+        _compfilled(samples, differs, detect_reset, already=samples.starts)
     return differs
 
 
@@ -162,18 +156,16 @@ def _changes(samples: Samples) -> Bools:
     if len(differs) > 1:
         values = samples.values
         differs[1:] = (values[1:] != values[:-1]) & ~(np.isnan(values[1:]) & np.isnan(values[:-1]))
-        _compare_histograms(samples, differs, lambda now, before: not equal(now, before))
+        _compfilled(samples, differs, lambda now, before: not equal(now, before))
     return differs
 
 
-def _compare_histograms(
-    samples: Samples, differs: Bools, compare: Callable[..., bool], already: Ints | None = None
-) -> None:
+def _compfilled(samples: Samples, differs: Bools, compare: Callable[..., bool], already: Ints | None = None) -> None:
     """Compare pairs that involve a histogram: a float differs from every histogram. `already`: where start times have
     decided."""
     if samples.histograms is None:
         return
-    is_histogram = are_histograms(samples.histograms)
+    is_histogram = filled(samples.histograms)
     for at in (np.flatnonzero(is_histogram[1:] | is_histogram[:-1]) + 1).tolist():
         now, before = samples.histograms[at], samples.histograms[at - 1]
         if now is None or before is None:

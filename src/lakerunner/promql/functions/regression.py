@@ -10,8 +10,7 @@ import numpy as np
 from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import UserError
 from lakerunner.promql.functions.arguments import never_steady, scalar_of
-from lakerunner.promql.functions.range_vectors import RangeVector, range_vector
-from lakerunner.promql.selection.notes import note_ignored_histograms
+from lakerunner.promql.functions.range_vectors import RangeVector, note_ignored_histograms, range_vector
 from lakerunner.series.arrays import Bools, Floats
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Function, Invocation
@@ -110,8 +109,7 @@ def _fixed(number: float) -> str:
 
 
 def _vector(given: RangeVector, values: Floats) -> Vector:
-    for name in given.names(given.mixed) if given.histograms is not None else ():
-        note_ignored_histograms(given.notes, name, given.span)
+    note_ignored_histograms(given)
     present: Bools = given.floats.last - given.floats.first >= 2
     return given.vector(values, present)
 

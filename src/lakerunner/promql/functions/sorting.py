@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 
 import numpy as np
 
@@ -90,27 +90,10 @@ def _number(chunk: str) -> int | None:
     return int(digits) if len(digits) < 19 or (len(digits) == 19 and digits <= _LARGEST) else None
 
 
+_sorter = partial(Function, returns=VECTOR, keeps_name=True, per_series=False)
 SORTING = (
-    Function("sort", (VECTOR,), VECTOR, _by_value(False), keeps_name=True, per_series=False),
-    Function("sort_desc", (VECTOR,), VECTOR, _by_value(True), keeps_name=True, per_series=False),
-    Function(
-        "sort_by_label",
-        (VECTOR, STRING),
-        VECTOR,
-        _by_labels(False),
-        -1,
-        keeps_name=True,
-        per_series=False,
-        experimental=True,
-    ),
-    Function(
-        "sort_by_label_desc",
-        (VECTOR, STRING),
-        VECTOR,
-        _by_labels(True),
-        -1,
-        keeps_name=True,
-        per_series=False,
-        experimental=True,
-    ),
+    _sorter("sort", (VECTOR,), evaluate=_by_value(False)),
+    _sorter("sort_desc", (VECTOR,), evaluate=_by_value(True)),
+    _sorter("sort_by_label", (VECTOR, STRING), evaluate=_by_labels(False), optional=-1, experimental=True),
+    _sorter("sort_by_label_desc", (VECTOR, STRING), evaluate=_by_labels(True), optional=-1, experimental=True),
 )

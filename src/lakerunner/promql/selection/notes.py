@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from typing import Literal
 
 from lakerunner.model.labels import NAME, TYPE, Labels, value_of
 from lakerunner.series.expression import Span
-from lakerunner.series.notes import Misfit, Note, Notes, RaisedBuckets, Words
+from lakerunner.series.notes import Level, Misfit, Note, Notes, RaisedBuckets, Words
 from lakerunner.series.numerals import number_text
 
 WORDS: Words = {
@@ -54,49 +53,27 @@ def _second(milliseconds: int) -> str:
 
 _COUNTER_NAMES = ("_total", "_sum", "_count", "_bucket")
 _COUNTER_TYPES = ("counter", "histogram")
-Operation = Literal["addition", "subtraction", "aggregation"]
+MetricNote = tuple[Level, str]  # a note that ends with the metric's name
+MIXED_SAMPLES: MetricNote = "warning", "encountered a mix of histograms and floats for metric name"
+MIXED_SCHEMAS: MetricNote = (
+    "warning",
+    "vector contains a mix of histograms with exponential and custom buckets schemas for metric name",
+)
+IGNORED_HISTOGRAMS: MetricNote = (
+    "info",
+    "ignored histograms in a range containing both floats and histograms for metric name",
+)
+NOT_A_COUNTER: MetricNote = "warning", "this native histogram metric is not a counter:"
+NOT_A_GAUGE: MetricNote = "warning", "this native histogram metric is not a gauge:"
+OVERLAPPING_STARTS: MetricNote = (
+    "warning",
+    "sample has start time that overlaps with previous sample timestamp for metric",
+)
 
 
-def note_mixed_samples(notes: Notes, name: str, span: Span) -> None:
-    notes.warn(f"encountered a mix of histograms and floats for metric name {_quoted(name)}", span)
-
-
-def note_mixed_schemas(notes: Notes, name: str, span: Span) -> None:
-    notes.warn(
-        "vector contains a mix of histograms with exponential and custom buckets schemas"
-        f" for metric name {_quoted(name)}",
-        span,
-    )
-
-
-def note_ignored_histograms(notes: Notes, name: str, span: Span) -> None:
-    notes.inform(
-        f"ignored histograms in a range containing both floats and histograms for metric name {_quoted(name)}", span
-    )
-
-
-def note_not_a_counter(notes: Notes, name: str, span: Span) -> None:
-    notes.warn(f"this native histogram metric is not a counter: {_quoted(name)}", span)
-
-
-def note_not_a_gauge(notes: Notes, name: str, span: Span) -> None:
-    notes.warn(f"this native histogram metric is not a gauge: {_quoted(name)}", span)
-
-
-def note_reconciled_bounds(notes: Notes, operation: Operation, span: Span) -> None:
-    notes.inform(f"mismatched custom buckets were reconciled during {operation}", span)
-
-
-def note_colliding_resets(notes: Notes, operation: Operation, span: Span) -> None:
-    notes.warn(f"conflicting counter resets during histogram {operation}", span)
-
-
-def note_overlapping_starts(notes: Notes, name: str, span: Span) -> None:
-    notes.warn(f"sample has start time that overlaps with previous sample timestamp for metric {_quoted(name)}", span)
-
-
-def note_invalid_quantile(notes: Notes, quantile: float, span: Span) -> None:
-    notes.warn(f"quantile value should be between 0 and 1, got {number_text(quantile)}", span)
+def note_metric(notes: Notes, note: MetricNote, name: str, span: Span) -> None:
+    level, text = note
+    notes.add([Note(level, f"{text} {_quoted(name)}", span.start, span.end)])
 
 
 def note_possible_non_counter(notes: Notes, labels: Labels, span: Span) -> None:

@@ -14,16 +14,7 @@ import numpy as np
 from lakerunner.promql.selection.smoothing import smoothed_instant
 from lakerunner.promql.selection.staleness import latest, latest_index, stale_markers, without_stale_markers
 from lakerunner.series.arrays import Bools, Ints
-from lakerunner.series.expression import (
-    Aggregate,
-    Binary,
-    Call,
-    Expression,
-    Paren,
-    Range,
-    Selector,
-    Unary,
-)
+from lakerunner.series.expression import Binary, Call, Expression, Range, Selector, Subquery, with_parts
 from lakerunner.series.histograms.algebra import detect_reset
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.notes import Notes
@@ -39,21 +30,16 @@ def mark_totals_only(expression: Expression, totals: bool = False) -> Expression
     """Mark the selectors of which a surrounding function needs only totals, and none needs buckets. A subquery needs
     buckets: its samples are not consecutive, so that resets must be detected again among them."""
     match expression:
-        case Call(function, arguments) if function not in _NEED_BUCKETS:
-            totals = totals or function in _NEED_TOTALS
-            return replace(expression, arguments=tuple(mark_totals_only(one, totals) for one in arguments))
-        case Paren(inner) | Unary(_, inner):
-            return replace(expression, inner=mark_totals_only(inner, totals))
-        case Binary(op, left, right) if op not in ("</", ">/"):
-            return replace(expression, left=mark_totals_only(left, totals), right=mark_totals_only(right, totals))
-        case Aggregate(_, inner, parameter):
-            settled = None if parameter is None else mark_totals_only(parameter, totals)
-            return replace(expression, inner=mark_totals_only(inner, totals), parameter=settled)
+        case Call(function) if function in _NEED_BUCKETS:
+            return expression
+        case Subquery() | Binary("</" | ">/"):
+            return expression
         case Range(selector):
             return replace(expression, selector=replace(selector, totals_only=totals))
         case Selector():
             return replace(expression, totals_only=totals)
-    return expression
+    inside = totals or (isinstance(expression, Call) and expression.function in _NEED_TOTALS)
+    return with_parts(expression, lambda one: mark_totals_only(one, inside))
 
 
 def totals_only(samples: Samples) -> Samples:

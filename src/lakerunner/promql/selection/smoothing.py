@@ -15,10 +15,10 @@ import numpy as np
 from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, value_of
-from lakerunner.promql.selection.notes import note_mixed_samples, note_mixed_schemas, note_reconciled_bounds
+from lakerunner.promql.selection.notes import MIXED_SAMPLES, MIXED_SCHEMAS, note_metric
 from lakerunner.promql.selection.staleness import without_stale_markers
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
-from lakerunner.series.expression import NOWHERE, Range, Span
+from lakerunner.series.expression import NOWHERE, Span
 from lakerunner.series.histograms.algebra import (
     IncompatibleHistograms,
     add_histograms,
@@ -27,7 +27,7 @@ from lakerunner.series.histograms.algebra import (
     subtract_histograms,
 )
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
-from lakerunner.series.notes import Notes
+from lakerunner.series.notes import Misfit, Notes
 from lakerunner.series.values import Samples, Vector, Windows, window_bounds
 
 
@@ -51,23 +51,18 @@ def histogram_on_line(
         return scale_histogram(second, fraction)
     difference = subtract_histograms(second, first)
     if difference.bounds_reconciled:
-        note_reconciled_bounds(notes, "subtraction", span)
+        notes.report(Misfit.BOUNDS_RECONCILED, span, operation="subtraction")
     total = add_histograms(scale_histogram(difference.histogram, fraction), first)
     if total.bounds_reconciled:
-        note_reconciled_bounds(notes, "addition", span)
+        notes.report(Misfit.BOUNDS_RECONCILED, span, operation="addition")
     return total.histogram
 
 
 def outer_windows(given: Windows) -> tuple[Ints, Ints]:
     """Return the bounds of windows that include the samples before and after the range that it may use."""
-    after = given.lookback if extension(given) == "smoothed" else 0
+    after = given.lookback if given.extended == "smoothed" else 0
     samples = given.samples
     return window_bounds(samples.offsets, samples.times, given.ends + after, given.range + given.lookback + after)
-
-
-def extension(given: Windows) -> str:
-    expression = given.expression
-    return expression.selector.extended if isinstance(expression, Range) else ""
 
 
 def outermost(given: Windows) -> tuple[Ints, Ints, Bools]:
@@ -75,7 +70,7 @@ def outermost(given: Windows) -> tuple[Ints, Ints, Bools]:
     there is anything in between."""
     low, high = outer_windows(given)
     left = np.maximum(low, np.minimum(given.first, high - 1) - 1)
-    if extension(given) == "anchored":
+    if given.extended == "anchored":
         return left, given.last - 1, given.last > given.first
     times = np.append(given.samples.times, 0)
     at_end = (given.last > given.first) & (times[given.last - 1] == given.ends)
@@ -101,7 +96,7 @@ def smoothed_instant(
     report = notes or Notes({})
     mixed = (found > 0) & (found < high - low)
     for row in np.flatnonzero(mixed.any(axis=1)).tolist():
-        note_mixed_samples(report, value_of(samples.labels[row], NAME), span)
+        note_metric(report, MIXED_SAMPLES, value_of(samples.labels[row], NAME), span)
     present &= ~mixed
     histograms = _smoothed_histograms(samples, times, (after, high), present & (found > 0), (report, span))
     present &= (found == 0) | (histograms != None)  # noqa: E711 elementwise
@@ -154,7 +149,7 @@ def _smoothed_histogram(
             raise IncompatibleHistograms
         return histogram_on_line(*ends, time, counter, notes, span)
     except IncompatibleHistograms:
-        note_mixed_schemas(notes, name, span)
+        note_metric(notes, MIXED_SCHEMAS, name, span)
         return None
 
 
@@ -165,13 +160,13 @@ def extended_samples(given: Windows) -> Samples:
     if given.samples.histograms is not None:
         found = np.array([one is not None for one in given.samples.histograms], bool)
         if any(found[a:b].any() for a, b in zip(low, high, strict=True)):
-            raise UserError(f"{extension(given)} modifier is not supported with histograms")
+            raise UserError(f"{given.extended} modifier is not supported with histograms")
     start, end = int(given.ends[0]) - given.range, int(given.ends[0])
     left, right, _ = (array[:, 0] for array in outermost(given))
     times, values, offsets = given.samples.times, given.samples.values, [0]
     new_times: list[Ints] = []
     new_values: list[Floats] = []
-    smoothed = extension(given) == "smoothed"
+    smoothed = given.extended == "smoothed"
     for row in range(len(given.samples)):
         a, b = int(left[row]), int(right[row])
         if high[row] > low[row] and times[b] > start:

@@ -64,19 +64,7 @@ def without_stale_markers(samples: Samples) -> Samples:
     if samples.histograms is None and not _has_stale(samples.values.view(np.uint64)):
         return samples
     stale = stale_markers(samples)
-    if not stale.any():
-        return samples
-    kept = ~stale
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-    return Samples(
-        samples.labels,
-        before[samples.offsets],
-        samples.times[kept],
-        samples.values[kept],
-        None if samples.histograms is None else samples.histograms[kept],
-        None if samples.starts is None else samples.starts[kept],
-        samples.drop_name,
-    )
+    return samples.where(~stale) if stale.any() else samples
 
 
 @njit(cache=True, nogil=True)

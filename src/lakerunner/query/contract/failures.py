@@ -87,11 +87,8 @@ def ended(status: int, resident_bytes: int, limits: Limits) -> LakerunnerError:
     """Return the error of a query whose sandbox died: it ran out of memory, or the engine crashed."""
     if resident_bytes > limits.memory_bytes:
         return _too_much_memory("its process was killed", limits)
-    return Crashed(f"the process that ran the query ended ({_exit_name(status)}): the engine cannot run this query")
-
-
-def _exit_name(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit code {status}"
+    how = f"signal {-status}" if status < 0 else f"exit code {status}"
+    return Crashed(f"the process that ran the query ended ({how}): the engine cannot run this query")
 
 
 def _too_much_memory(message: str, limits: Limits) -> TooLarge:

@@ -98,7 +98,10 @@ def label_counts(
                 active[one.digest] = one
     values: dict[tuple[str, str], set[str]] = {}
     for one in active.values():
-        for whose, own in ((SERIES, own_labels(one, Form.ESCAPED)), (RESOURCE, _resource_labels(one))):
+        for whose, own in (
+            (SERIES, own_labels(one, Form.ESCAPED)),
+            (RESOURCE, attribute_values(one.resource, Form.ESCAPED)),
+        ):
             for label, value in own.items():
                 values.setdefault((whose, label), set()).add(value)
     for (whose, label), found in sorted(values.items()):
@@ -245,7 +248,3 @@ def _has_sample(rows: RowGroup, as_sent: Bools) -> Bools:
     if total is not None:
         found &= ~is_stale(total.fill_null(0.0).to_numpy(False))
     return found
-
-
-def _resource_labels(one: StoredSeries) -> dict[str, str]:
-    return attribute_values(one.resource, Form.ESCAPED)

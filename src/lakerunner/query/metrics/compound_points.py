@@ -12,7 +12,7 @@ stale marker, become stale markers: numbers, not histograms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any
 
@@ -124,9 +124,7 @@ class _PointChoice:
     delta: Bools
 
     def take(self, places: Ints | Bools) -> _PointChoice:
-        return _PointChoice(
-            self.rows[places], self.entry[places], self.group[places], self.text[places], self.delta[places]
-        )
+        return _PointChoice(*(getattr(self, one.name)[places] for one in fields(self)))
 
     def flat(self, group: RowGroup, text: Ints, values: Floats) -> FlatSamples:
         if group.unrecorded is not None:

@@ -17,7 +17,7 @@ worker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 
@@ -50,6 +50,9 @@ class Entries:
     delta: Bools
     text: Ints
     stored: Ints
+
+    def take(self, places: Ints) -> Entries:
+        return Entries(*(getattr(self, one.name)[places] for one in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,16 +129,7 @@ class GroupSet:
         self.groups = groups
         self.offsets: Ints = np.append(0, np.cumsum(sizes))
         chosen = ranges(layout.offsets[groups], sizes)
-        every = layout.entries
-        self.entries = Entries(
-            every.table[chosen],
-            every.first[chosen],
-            every.rows[chosen],
-            every.kind[chosen],
-            every.delta[chosen],
-            every.text[chosen],
-            every.stored[chosen],
-        )
+        self.entries = layout.entries.take(chosen)
         self.labels = [layout.labels[n] for n in groups.tolist()]
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from uuid import UUID
 from lakerunner.model.condition import Equals
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.lru import LruCache
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import Tiles
@@ -34,7 +35,7 @@ from lakerunner.query.contract.account import Account
 from lakerunner.query.metrics.compound_points import COLUMNS
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
-from lakerunner.query.metrics.rolled_blocks import RolledBlocks
+from lakerunner.query.metrics.rolled_blocks import AccountedBlocks, RolledBlocks
 from lakerunner.query.metrics.sample_reader import SampleReader, block_samples, columns_of
 from lakerunner.query.metrics.segment_file import Footprint, SegmentFile
 from lakerunner.query.metrics.series_registry import (
@@ -46,7 +47,6 @@ from lakerunner.query.metrics.series_registry import (
 )
 from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.segment_cache.lease import Lease, naming_segment
-from lakerunner.query.segment_cache.lru import LruCache
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.rollups import Sketches
 from lakerunner.series.values import Samples
@@ -58,7 +58,6 @@ MOST_SERIES = 2_000_000  # known series of all organizations, about 1 GB
 # Sizes of the caches in bytes.
 _TABLES, _DESCRIPTIONS, _LAYOUTS, _FOOTERS, _SKETCHES = 256 << 20, 64 << 20, 256 << 20, 64 << 20, 128 << 20
 _MOST_NAMES = 64  # more metric names prune too little to be worth a condition
-_SERIES, _STATISTICS = "series", "statistics"
 _generations = count()
 T = TypeVar("T")
 
@@ -94,7 +93,7 @@ class MetricSegments:
     ) -> Blocks:
         """Return the samples of the selection's shard, block by block; each series is in one of them, complete. Nothing
         is read before the first block is taken."""
-        return Blocks(self, tuple(segments), selection, block_samples)
+        return Blocks(self, segments, selection, block_samples)
 
     def windows(
         self,
@@ -246,26 +245,14 @@ class MetricSegments:
         return found
 
 
-class Blocks:
-    """Iterate over it once, or take its parts once. `account` is what it took so far, from any thread."""
+class Blocks(AccountedBlocks):
+    """Iterate over it once, or take its parts once."""
 
-    def __init__(self, owner: MetricSegments, segments: tuple[Segment, ...], selection: Selection, most: int) -> None:
-        self._owner = owner
-        self._segments = segments
-        self._selection = selection
+    def __init__(
+        self, owner: MetricSegments, segments: Sequence[Segment], selection: Selection, most: int = BLOCK_SAMPLES
+    ) -> None:
+        super().__init__(owner, segments, selection)
         self._most = most
-        self._lock = Lock()
-        self._account = Account()
-        self._examined: set[UUID] = set()
-        self._read: set[UUID] = set()
-
-    @property
-    def account(self) -> Account:
-        with self._lock:
-            by_series, examined, read = len(self._segments) - len(self._examined), len(self._examined), len(self._read)
-            reasons = {_SERIES: by_series, _STATISTICS: examined - read}
-            pruned = {why: number for why, number in reasons.items() if number}
-            return self._account + Account(read=read, pruned=pruned)
 
     def __iter__(self) -> Iterator[Samples]:
         return (part() for part in self.parts())
@@ -287,15 +274,9 @@ class Blocks:
             fetched = time.monotonic()
             samples = block_samples(block, reading, test)
         seconds = {"fetch": fetched - began, "run": time.monotonic() - fetched}
-        with self._lock:
-            self._examined |= {segments[n].id for n in (*block.plain.by_table, *block.spread.by_table)}
-            self._read |= {file.segment.id for file in reading.files.values()}
-        self._add(replace(account, pruned={}, read=0, rows=len(samples.times), seconds=seconds))
+        self._examine(segments, (*block.plain.by_table, *block.spread.by_table))
+        self._count(reading.files.values(), account, len(samples.times), seconds)
         return samples
-
-    def _add(self, account: Account) -> None:
-        with self._lock:
-            self._account += account
 
 
 @contextmanager

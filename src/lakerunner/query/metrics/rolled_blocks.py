@@ -9,7 +9,7 @@ deltas, and rows that are not one sample each.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +40,7 @@ from lakerunner.query.metrics.rollup_rows import (
     stored_columns,
 )
 from lakerunner.query.metrics.sample_reader import SampleReader, block_samples
+from lakerunner.query.metrics.segment_file import SegmentFile
 from lakerunner.query.metrics.series_registry import SeriesTable
 from lakerunner.series import rollups
 from lakerunner.series.arrays import Bools, Ints
@@ -58,24 +59,13 @@ _UNCOUNTED = -1
 _NOTHING: Any = np.zeros(0, np.int64)
 
 
-class RolledBlocks:
-    """Take its parts once. `account` is what it took so far, from any thread."""
+class AccountedBlocks:
+    """Blocks of some segments. `account` is what they took so far, from any thread."""
 
-    def __init__(
-        self,
-        owner: MetricSegments,
-        segments: Sequence[Segment],
-        selection: Selection,
-        tiles: Tiles,
-        facts: Sequence[str],
-        limit: Bounds,
-    ) -> None:
+    def __init__(self, owner: MetricSegments, segments: Sequence[Segment], selection: Selection) -> None:
         self._owner = owner
         self._segments = tuple(segments)
         self._selection = selection
-        self._tiles = tiles
-        self._facts = tuple(dict.fromkeys((rollups.COUNT, *facts)))
-        self._limit = limit
         self._lock = Lock()
         self._account = Account()
         self._examined: set[UUID] = set()
@@ -90,6 +80,38 @@ class RolledBlocks:
             }
             pruned = {why: number for why, number in reasons.items() if number}
             return self._account + Account(read=len(self._read), pruned=pruned)
+
+    def _examine(self, segments: Sequence[Segment], numbers: Iterable[int]) -> None:
+        with self._lock:
+            self._examined |= {segments[number].id for number in numbers}
+
+    def _count(self, read: Iterable[SegmentFile], account: Account, rows: int, seconds: Mapping[str, float]) -> None:
+        """Add what reading these files took; what was pruned follows from all that was examined and read."""
+        with self._lock:
+            self._read |= {file.segment.id for file in read}
+        self._add(replace(account, pruned={}, read=0, rows=rows, seconds=seconds))
+
+    def _add(self, account: Account) -> None:
+        with self._lock:
+            self._account += account
+
+
+class RolledBlocks(AccountedBlocks):
+    """Take its parts once."""
+
+    def __init__(
+        self,
+        owner: MetricSegments,
+        segments: Sequence[Segment],
+        selection: Selection,
+        tiles: Tiles,
+        facts: Sequence[str],
+        limit: Bounds,
+    ) -> None:
+        super().__init__(owner, segments, selection)
+        self._tiles = tiles
+        self._facts = tuple(dict.fromkeys((rollups.COUNT, *facts)))
+        self._limit = limit
 
     def parts(self) -> Iterator[Callable[[], RollupSeries]]:
         """Yield functions that each return one block; they may be called from several threads at once. NotTiered is
@@ -108,8 +130,7 @@ class RolledBlocks:
         numbers: dict[int, list[int]] = {}
         for number in block.plain.by_table:
             numbers.setdefault(segments[number].frequency_ms, []).append(number)
-        with self._lock:
-            self._examined |= {segments[number].id for number in block.plain.by_table}
+        self._examine(segments, block.plain.by_table)
         room = BucketBudget(self._limit)
         found: list[RollupRun] = []
         for frequency, own in sorted(numbers.items(), reverse=True):
@@ -135,7 +156,7 @@ class RolledBlocks:
         identities = _identities(segments, tables, block.plain, numbers)
         between, columns = _hull(request.times), stored_columns(request.facts)
         with self._owner.files(segments, numbers, block, between, columns) as (files, account):
-            self._count(account, [file.segment for file in files.values()])
+            self._count(files.values(), account, 0, account.seconds)
             return rollup_rows(block.plain, files, identities, request)
 
     def _raw(
@@ -143,19 +164,10 @@ class RolledBlocks:
     ) -> list[RollupRun]:
         between = _hull(times)
         with self._owner.files(segments, numbers, block, between) as (files, account):
-            self._count(account, [file.segment for file in files.values()])
+            self._count(files.values(), account, 0, account.seconds)
             reading = SampleReader(files, between, self._owner.reading_pool)
             samples = block_samples(block, reading, SelectorTest(self._selection.matchers))
         return [_single(block.plain, samples, times, self._facts)]
-
-    def _count(self, account: Account, read: Sequence[Segment]) -> None:
-        with self._lock:
-            self._read |= {segment.id for segment in read}
-        self._add(replace(account, pruned={}, read=0, rows=0))
-
-    def _add(self, account: Account) -> None:
-        with self._lock:
-            self._account += account
 
 
 @dataclass(frozen=True)

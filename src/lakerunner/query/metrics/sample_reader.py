@@ -22,6 +22,7 @@ from lakerunner.model.labels.metric_view import SampleKind
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.compound_points import (
+    COLUMNS,
     OTLP_COLUMNS,
     SENT_COLUMNS,
     Between,
@@ -50,16 +51,9 @@ from lakerunner.query.metrics.segment_file import RowGroup, SegmentFile
 from lakerunner.query.metrics.ties import merge_exactly, overlay
 from lakerunner.query.segment_cache.lease import naming_segment
 from lakerunner.series.arrays import Bools, Ints, Objects
-from lakerunner.series.values import NO_SAMPLES, Samples
+from lakerunner.series.values import NO_SAMPLES, Samples, concatenate_samples
 
-_NUMBERS = ("value", "int_value")
-_COLUMNS: dict[SampleKind, tuple[str, ...]] = {
-    SampleKind.NUMBER: _NUMBERS,
-    SampleKind.SUM: ("sum",),
-    SampleKind.COUNT: ("count",),
-    SampleKind.NATIVE: OTLP_COLUMNS,
-    SampleKind.SENT: _NUMBERS,
-}
+_COLUMNS = COLUMNS | {SampleKind.NATIVE: OTLP_COLUMNS}
 _HISTOGRAMS = frozenset({"count", "float_count"})  # a histogram has one of these columns
 _NONE: Any = np.zeros(0, np.int64)
 Files = Mapping[int, SegmentFile]
@@ -87,7 +81,7 @@ def block_samples(block: Block, reading: SampleReader, test: SelectorTest) -> Sa
         parts.append(_plain(block.plain, reading))
     if len(block.spread):
         parts.append(_spread(block, reading, test))
-    return joined(parts)
+    return concatenate_samples([part for part in parts if len(part)])
 
 
 def columns_of(part: GroupSet, columns: frozenset[str]) -> tuple[str, ...]:
@@ -355,26 +349,3 @@ def _spread(block: Block, reading: SampleReader, test: SelectorTest) -> Samples:
     if tied.any():  # read the block again with ns; rare
         return _spread(block, reading.in_ns(), test)
     return build_samples(labels, offsets, out, _NONE, None)
-
-
-def joined(parts: Sequence[Samples]) -> Samples:
-    """Concatenate samples."""
-    some = [part for part in parts if len(part)]
-    if len(some) < 2:
-        return some[0] if some else NO_SAMPLES
-    begins = np.cumsum([0, *(len(part.times) for part in some)])
-    offsets = [part.offsets[:-1] + begin for part, begin in zip(some, begins[:-1], strict=True)]
-    histograms = any(part.histograms is not None for part in some)
-    starts = any(part.starts is not None for part in some)
-    return Samples(
-        [labels for part in some for labels in part.labels],
-        np.append(np.concatenate(offsets), begins[-1]),
-        np.concatenate([part.times for part in some]),
-        np.concatenate([part.values for part in some]),
-        np.concatenate([_default(part.histograms, part, None, object) for part in some]) if histograms else None,
-        np.concatenate([_default(part.starts, part, 0, np.int64) for part in some]) if starts else None,
-    )
-
-
-def _default(array: Any, part: Samples, default: Any, kind: Any) -> Any:
-    return np.full(len(part.times), default, kind) if array is None else array

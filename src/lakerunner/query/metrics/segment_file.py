@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
+from lakerunner.model.sketch import column_values
 from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, PointColumns, join_numbers, read_only
 from lakerunner.query.segment_cache.footers import Footer
 from lakerunner.query.segment_cache.lease import LeasedFile
-from lakerunner.query.segment_cache.lru import LruCache
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.rollups import Sketches
 
@@ -178,7 +179,7 @@ class RowGroup:
     def _times(self) -> Ints:
         """Return times in ns."""
         column = self.column("timestamp")
-        found: Ints = _NO_INTS if column is None else _values(column, np.int64)
+        found: Ints = _NO_INTS if column is None else column_values(column, np.int64)
         return found
 
     @property
@@ -196,7 +197,7 @@ class RowGroup:
     def unrecorded(self) -> Bools | None:
         """Return which points state that there is no value; None: none does."""
         column = self.column("flags") if self._file.footprint.flagged[self._group] else None
-        return None if column is None else (_values(column, np.uint32) & _NO_RECORDED_VALUE).astype(bool)
+        return None if column is None else (column_values(column, np.uint32) & _NO_RECORDED_VALUE).astype(bool)
 
     @cached_property
     def starts_ms(self) -> Ints:
@@ -204,7 +205,7 @@ class RowGroup:
         column = self.column("start_timestamp")
         if column is None:
             return np.zeros(self.rows, np.int64)
-        found: Ints = _values(column.cast(pa.int64()).fill_null(0), np.int64) // NS_PER_MS
+        found: Ints = column_values(column.cast(pa.int64()).fill_null(0), np.int64) // NS_PER_MS
         return found
 
     def valid(self, name: str) -> Bools:
@@ -249,8 +250,8 @@ class RowGroup:
         found = Numbers(np.empty(self.rows, np.int64), np.empty(self.rows), np.empty(self.rows, np.bool_))
         count = join_numbers(
             self._times,
-            *((_NO_DOUBLES, _NOTHING) if doubles is None else (_values(doubles, np.float64), _validity(doubles))),
-            *((_NO_INTS, _NOTHING) if ints is None else (_values(ints, np.int64), _validity(ints))),
+            *((_NO_DOUBLES, _NOTHING) if doubles is None else (column_values(doubles, np.float64), _validity(doubles))),
+            *((_NO_INTS, _NOTHING) if ints is None else (column_values(ints, np.int64), _validity(ints))),
             found,
         )
         if self.unrecorded is not None:
@@ -263,15 +264,10 @@ class RowGroup:
         column = self.column(name)
         if column is None:
             return Numbers(self.times_ms, np.zeros(self.rows), np.zeros(self.rows, np.bool_))
-        values = _values(column.fill_null(0), column.type.to_pandas_dtype()).astype(np.float64)
+        values = column_values(column.fill_null(0), column.type.to_pandas_dtype()).astype(np.float64)
         if self.unrecorded is not None:
             values = np.where(self.unrecorded, STALE, values)
         return Numbers(self.times_ms, values, self.valid(name) if column.null_count else _ALL)
-
-
-def _values(column: pa.Array, kind: Any) -> Any:
-    """Return the values as they are in memory; undefined where null."""
-    return np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]
 
 
 def _validity(column: pa.Array) -> Any:

@@ -28,9 +28,9 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import NAME, value_of
 from lakerunner.model.labels.matcher import LabelTest, Matchers, SelectorTest
 from lakerunner.model.labels.metric_view import Facet, Form, SeriesAttribute, StoredSeries, facets, form_of, wanted_name
+from lakerunner.model.lru import LruCache
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.query.metrics.segment_file import ParquetTable
-from lakerunner.query.segment_cache.lru import LruCache
 from lakerunner.series.arrays import Bools, Ints
 
 _PLACES = ("series", "first_row", "rows")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import Tiles
@@ -14,16 +14,12 @@ from lakerunner.promql.operators import Selection
 from lakerunner.query.contract.account import Account, total
 from lakerunner.query.contract.failures import cancelled
 from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.metrics.rolled_blocks import AccountedBlocks
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.rollups import RollupSeries
 from lakerunner.series.values import Samples
 
 T = TypeVar("T")
-
-
-class _Accounted(Protocol):
-    @property
-    def account(self) -> Account: ...
 
 
 class UnitSeries:
@@ -37,7 +33,7 @@ class UnitSeries:
         self.tiles = tiles
         self._shard = shard
         self._stopped = stopped
-        self._blocks: list[_Accounted] = []
+        self._blocks: list[AccountedBlocks] = []
         self._read = 0
 
     @property

@@ -143,10 +143,6 @@ class Sandboxes:
             )
         return ended(end.status, end.resident_bytes, self.limits)
 
-    def warm(self) -> None:
-        """Prepare a sandbox before the first query."""
-        self._prepare()
-
     def close(self) -> None:
         """End idle sandboxes; lent ones end when they are given back."""
         self._closer()
@@ -189,9 +185,10 @@ class Sandboxes:
     def _tidy(self, surplus: list[Sandbox]) -> None:
         for one in surplus:
             one.close()
-        self._prepare()
+        self.warm()
 
-    def _prepare(self) -> None:
+    def warm(self) -> None:
+        """Prepare a sandbox for the next organization, unless there is one."""
         with self._lock:
             if not self._closer.alive or len(self._spare) >= _SPARE:
                 return

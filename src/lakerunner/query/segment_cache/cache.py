@@ -24,6 +24,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, UserError
+from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Attribute, signal_named
 from lakerunner.model.text_index import SIDE_FILE, TextIndex
@@ -33,7 +34,6 @@ from lakerunner.query.contract.account import Account
 from lakerunner.query.segment_cache.files import CachedFile, Files, OwnDirectory, StoredObject
 from lakerunner.query.segment_cache.footers import Footer, footer_bytes, read_footer
 from lakerunner.query.segment_cache.lease import NO_END, Lease, LeasedFile, Vanished
-from lakerunner.query.segment_cache.lru import LruCache
 from lakerunner.query.segment_cache.pages import check_chunks
 from lakerunner.query.segment_cache.prune import (
     BLOOM_FILTER,
@@ -120,18 +120,16 @@ class SegmentCache:
         return self._files.held
 
     @contextmanager
-    def hold(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Lease]:
+    def hold(self, scan: Scan, segments: Iterable[Segment], *, checked: bool = False) -> Iterator[Lease]:
         """Hold the segments' files, with everything that the scan reads of them, until the context ends. Raises what
         the store raises; Corrupt for an object whose size differs from the one in the index; TooLarge if the files
-        cannot fit."""
-        with self._holding(segments, lambda own, held: self._builder(scan, held).build(own, checked=False)) as files:
-            yield files
+        cannot fit. `checked`, for a reader that ignores page checksums: also raises Corrupt if a page that the scan
+        reads was changed since it was written."""
 
-    @contextmanager
-    def hold_checked(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Lease]:
-        """Hold files as `hold` does, for a reader that ignores page checksums: also raises Corrupt if a page that the
-        scan reads was changed since it was written."""
-        with self._holding(segments, lambda own, held: self._builder(scan, held).build(own, checked=True)) as files:
+        def build(own: list[Segment], held: list[CachedFile]) -> Lease:
+            return _LeaseBuilder(scan, self._files, self._parsed, held, self._max_bytes).build(own, checked=checked)
+
+        with self._holding(segments, build) as files:
             yield files
 
     @contextmanager
@@ -177,9 +175,6 @@ class SegmentCache:
             except (LakerunnerError, OSError):
                 return None
         return None
-
-    def _builder(self, scan: Scan, held: list[CachedFile]) -> _LeaseBuilder:
-        return _LeaseBuilder(scan, self._files, self._parsed, held, self._max_bytes)
 
     def _beside(self, segments: list[Segment], name: str, held: list[CachedFile]) -> Mapping[UUID, Path]:
         found: dict[UUID, CachedFile] = {}

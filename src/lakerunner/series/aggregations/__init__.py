@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakerunner.series.aggregations.aggregation import Aggregation, NotSplit, Parameter, Split
-from lakerunner.series.aggregations.counting import COUNT, COUNT_VALUES, GROUP
-from lakerunner.series.aggregations.distribution import MAX, MIN, QUANTILE, STDDEV, STDVAR
+from lakerunner.series.aggregations.distribution import (
+    COUNT,
+    COUNT_VALUES,
+    GROUP,
+    MAX,
+    MIN,
+    QUANTILE,
+    STDDEV,
+    STDVAR,
+)
 from lakerunner.series.aggregations.subsets import BOTTOMK, LIMIT_RATIO, LIMITK, TOPK
 from lakerunner.series.aggregations.sums import AVG, SUM
 from lakerunner.series.expression import Aggregate

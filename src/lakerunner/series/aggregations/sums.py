@@ -11,7 +11,7 @@ order of the series decides the result and its notes: NotSplit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,22 +61,13 @@ class HistogramTotals:
     reconciled: Bools
     incompatible: Bools
     uneven: Bools  # zero buckets of different widths were unified: the result may depend on the order
-    mismatched: set[str] = field(default_factory=set)
+    mismatched: set[str]
 
     @classmethod
     def empty(cls, shape: tuple[int, int], flags: Mapping[str, Bools] | None = None) -> HistogramTotals:
         """Return empty totals with these flags already set."""
         given = {name: np.zeros(shape, bool) for name in FLAGS} | dict(flags or {})
-        return cls(
-            np.full(shape, None, object),
-            given["seen"],
-            given["floats"],
-            given["reset"],
-            given["not_reset"],
-            given["reconciled"],
-            given["incompatible"],
-            given["uneven"],
-        )
+        return cls(np.full(shape, None, object), **given, mismatched=set())
 
     @property
     def mixed(self) -> Bools:

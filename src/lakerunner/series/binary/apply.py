@@ -54,7 +54,7 @@ def _either(both: Sides) -> Vector:
     left, right = both.many, both.one
     alone = ~both.any_of(left.present, both.many_groups)[both.one_groups]
     right = replace(right, present=right.present & alone).occupied()
-    return concatenate(left, right)
+    return concatenate((left, right))
 
 
 def apply_binary(
@@ -144,7 +144,7 @@ def _apply_to_vectors(operation: _Operation, left: Vector, right: Vector, misfit
         rest = _one_alone(both, both.any_of(defined, pairs.groups))
         found = _outcome(node, both, rest, misfits)
         labels = result_labels(both, matching, rest, other_metric=operation.other_metric)
-        result = concatenate(result, _vector(node, rest, found, labels))
+        result = concatenate((result, _vector(node, rest, found, labels)))
     return result
 
 

@@ -34,12 +34,14 @@ from lakerunner.series.expression import (
     Unary,
     bare,
     parts,
+    resolved,
 )
 from lakerunner.series.function import Invocation, Source, is_steady, kind_of
 from lakerunner.series.histograms.histogram import ResetHint
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import (
+    NO_SAMPLES,
     Samples,
     Scalar,
     Steps,
@@ -131,7 +133,7 @@ class Evaluator:
 
     def windows(self, expression: Range | Subquery, steps: Steps) -> Windows:
         ends = evaluation_times(expression, steps)
-        range_ = _number(expression.range)
+        range_ = resolved(expression.range)
         if isinstance(expression, Subquery):
             samples = self._subquery(expression, steps)
             self.bounds.hold(len(samples), len(ends))
@@ -144,7 +146,7 @@ class Evaluator:
     def _subquery(self, subquery: Subquery, steps: Steps) -> Samples:
         inner = subquery_steps(subquery, steps, self.language)
         if inner is None:
-            return Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+            return NO_SAMPLES
         self.bounds.hold(1, len(inner))
         value = self.evaluate(subquery.inner, inner)
         if isinstance(value, Scalar):
@@ -206,7 +208,7 @@ class Evaluator:
 
     def _check_extended(self, call: Call, arguments: Sequence[Value]) -> None:
         for value in arguments:
-            extended = _extended(value.expression) if isinstance(value, Windows) else ""
+            extended = value.extended if isinstance(value, Windows) else ""
             if extended and extended not in self._functions[call.function].extended:
                 able = sorted(name for name, one in self._functions.items() if extended in one.extended)
                 raise UserError(
@@ -244,17 +246,17 @@ def evaluation_times(expression: Selector | Range | Subquery, steps: Steps) -> I
     """Return the time each step looks at: its own or the one after `@`, minus the offset."""
     node = expression.selector if isinstance(expression, Range) else expression
     if node.at is None:
-        return steps.times - _number(node.offset)
-    return np.full(len(steps), _number(node.at) - _number(node.offset), np.int64)
+        return steps.times - resolved(node.offset)
+    return np.full(len(steps), resolved(node.at) - resolved(node.offset), np.int64)
 
 
 def subquery_steps(subquery: Subquery, steps: Steps, language: Language) -> Steps | None:
     """Return the steps of a subquery that some outer step looks at: multiples of its step, whatever the outer steps
     are. None if there are none."""
-    step = language.subquery_step if subquery.step is None else _number(subquery.step)
-    first, last = (steps.start, steps.last) if subquery.at is None else [_number(subquery.at)] * 2
-    start = step * ((first - _number(subquery.offset) - _number(subquery.range)) // step + 1)
-    end = last - _number(subquery.offset)
+    step = language.subquery_step if subquery.step is None else resolved(subquery.step)
+    first, last = (steps.start, steps.last) if subquery.at is None else [resolved(subquery.at)] * 2
+    start = step * ((first - resolved(subquery.offset) - resolved(subquery.range)) // step + 1)
+    end = last - resolved(subquery.offset)
     return Steps(start, end, step) if start <= end else None
 
 
@@ -265,16 +267,6 @@ def most_steps(expression: Expression, steps: Steps, language: Language) -> int:
     if inner is None:
         return len(steps)
     return max(len(inner), *(most_steps(part, inner, language) for part in parts(expression)), 0)
-
-
-def _number(given: object) -> int:
-    if not isinstance(given, int):
-        raise TypeError(f"{given} is not resolved")
-    return given
-
-
-def _extended(expression: Range | Subquery) -> str:
-    return expression.selector.extended if isinstance(expression, Range) else ""
 
 
 # ---- values

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.aggregations import SPLITS
@@ -32,12 +31,13 @@ from lakerunner.series.expression import (
     Unary,
     bare,
     parts,
+    resolved,
+    selects,
+    with_parts,
 )
 from lakerunner.series.function import is_steady, kind_of
 from lakerunner.series.language import Language
 from lakerunner.series.values import Steps
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,6 @@ class Fragment:
 
     expression: Expression
     steps: Steps
-
-    @property
-    def folds(self) -> bool:
-        return isinstance(self.expression, Aggregate)
 
 
 @dataclass(frozen=True)
@@ -86,35 +82,24 @@ class _Splitter:
         self._delayed_names = delayed_names
 
     def rest(self, expression: Expression, steps: Steps) -> Expression:
-        if self._folds(expression) or (self._is_local(expression) and self._is_vector(expression)):
+        is_vector = kind_of(expression, self._functions) == Kind.VECTOR
+        if self._folds(expression) or (is_vector and self._is_local(expression)):
             return self._cut(expression, steps)
         match expression:
             case Subquery(inner):
                 within = subquery_steps(expression, steps, self._language)
                 return expression if within is None else replace(expression, inner=self.rest(inner, within))
-            case Paren(inner) | Unary(_, inner):
-                return replace(expression, inner=self.rest(inner, steps))
-            case Binary(_, left, right):
-                return replace(expression, left=self.rest(left, steps), right=self.rest(right, steps))
-            case Aggregate(_, inner, parameter):
-                given = None if parameter is None else self.rest(parameter, steps)
-                return replace(expression, inner=self.rest(inner, steps), parameter=given)
             case Call(name) if self._functions[name].lazy:
                 return expression
-            case Call(name, arguments):
-                kept = self._functions[name].reads_expression
-                cut = [one if kept and _is_plain(one) else self.rest(one, steps) for one in arguments]
-                return replace(expression, arguments=tuple(cut))
-        return expression
+            case Call(name) if self._functions[name].reads_expression:
+                return with_parts(expression, lambda one: one if _is_plain(one) else self.rest(one, steps))
+        return with_parts(expression, lambda one: self.rest(one, steps))
 
     def _folds(self, expression: Expression) -> bool:
         if not self._fold or not isinstance(expression, Aggregate) or expression.op not in SPLITS:
             return False
         parameter = expression.parameter
         return self._is_operand(expression.inner) and (parameter is None or isinstance(bare(parameter), Number))
-
-    def _is_vector(self, expression: Expression) -> bool:
-        return kind_of(expression, self._functions) == Kind.VECTOR
 
     def _cut(self, expression: Expression, steps: Steps) -> Given:
         number = self.fragments.setdefault(Fragment(expression, steps), len(self.fragments))
@@ -132,10 +117,10 @@ class _Splitter:
             case Subquery(inner) | Unary(_, inner):
                 return self._is_operand(inner)
             case Binary(_, left, right):
-                one, other = (right, left) if _selects(right) else (left, right)
-                return self._is_operand(one) and kind_of(other, self._functions) == Kind.SCALAR and not _selects(other)
+                one, other = (right, left) if selects(right) else (left, right)
+                return self._is_operand(one) and kind_of(other, self._functions) == Kind.SCALAR and not selects(other)
             case Call(name, arguments):
-                selecting = [one for one in arguments if _selects(one)]
+                selecting = [one for one in arguments if selects(one)]
                 function = self._functions[name]
                 return function.per_series and len(selecting) == 1 and self._is_operand(selecting[0])
         return False
@@ -148,12 +133,6 @@ class _Splitter:
 
 def _is_plain(expression: Expression) -> bool:
     return isinstance(bare(expression), Selector | Range)
-
-
-def _selects(expression: Expression | None) -> bool:
-    if expression is None:
-        return False
-    return isinstance(bare(expression), Selector) or any(map(_selects, parts(expression)))
 
 
 @dataclass(frozen=True)
@@ -173,10 +152,8 @@ def reaches(expression: Expression, steps: Steps, lookback: int, language: Langu
             _, behind = language.reach(expression, lookback)
             yield _reach(expression, steps, lookback, behind)
         case Range(selector, range_):
-            if not isinstance(range_, int):
-                raise TypeError(f"{range_} is not resolved")
             before, behind = language.reach(selector, lookback)
-            yield _reach(selector, steps, range_ + before, behind)
+            yield _reach(selector, steps, resolved(range_) + before, behind)
         case Subquery(inner):
             within = subquery_steps(expression, steps, language)
             if within is not None:
@@ -191,7 +168,6 @@ def reaches(expression: Expression, steps: Steps, lookback: int, language: Langu
 def _reach(selector: Selector, steps: Steps, before: int, behind: int) -> Reach:
     """Compute the reach without arrays of steps: a subquery may have more steps than memory holds, and is refused when
     it is evaluated."""
-    first, last = (steps.start, steps.last) if selector.at is None else (selector.at, selector.at)
-    if not (isinstance(first, int) and isinstance(last, int) and isinstance(selector.offset, int)):
-        raise TypeError(f"{selector} is not resolved")
-    return Reach(selector.matchers, first - selector.offset - before, last - selector.offset + behind)
+    first, last = (steps.start, steps.last) if selector.at is None else [resolved(selector.at)] * 2
+    offset = resolved(selector.offset)
+    return Reach(selector.matchers, first - offset - before, last - offset + behind)

@@ -20,10 +20,10 @@ import pyarrow as pa
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import Labels
 from lakerunner.plan.operator import Operator
-from lakerunner.series.arrays import Floats, Ints, Objects
+from lakerunner.series.arrays import Floats, Objects
 from lakerunner.series.histograms.histogram import BucketCounts, Histogram, ResetHint, points_of
 from lakerunner.series.notes import Note
-from lakerunner.series.values import NO_SAMPLES, Partial, Samples, Vector, sort_by_labels
+from lakerunner.series.values import Partial, Samples, Vector, concatenate, concatenate_samples, sort_by_labels
 
 SCHEMA = pa.schema([("header", pa.binary()), ("labels", pa.large_binary()), ("arrays", pa.list_(pa.large_binary()))])
 _HEAD = 8  # how many numbers precede the buckets of a histogram
@@ -157,37 +157,21 @@ def _histograms(parts: Mapping[str, Any], name: str) -> Objects | None:
     return found.reshape(tuple(parts[f"{name}.shape"]))
 
 
-def _write_vector(vector: Vector, parts: _Parts) -> dict[str, Any]:
-    parts.add("values", vector.values)
-    parts.add("present", vector.present)
-    parts.add("drop_name", vector.drop_name)
-    parts.add_histograms("histograms", vector.histograms)
-    return {}
+def _arrays_codec(name_on_wire: str, kind: type[Vector] | type[Samples], *names: str) -> tuple[str, Any, Any]:
+    """Return the codec of a value with these arrays, some of which may be None, and histograms."""
 
+    def write(value: Any, parts: _Parts) -> dict[str, Any]:
+        for name in names:
+            if (array := getattr(value, name)) is not None:
+                parts.add(name, array)
+        parts.add_histograms("histograms", value.histograms)
+        return {}
 
-def _read_vector(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Vector:
-    return Vector(labels, parts["values"], parts["present"], _histograms(parts, "histograms"), parts["drop_name"])
+    def read(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Vector | Samples:
+        arrays = {name: parts[name] for name in names if name in parts}
+        return kind(labels, histograms=_histograms(parts, "histograms"), **arrays)
 
-
-def _write_samples(samples: Samples, parts: _Parts) -> dict[str, Any]:
-    for name in ("offsets", "times", "values", "drop_name"):
-        parts.add(name, getattr(samples, name))
-    if samples.starts is not None:
-        parts.add("starts", samples.starts)
-    parts.add_histograms("histograms", samples.histograms)
-    return {}
-
-
-def _read_samples(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Samples:
-    return Samples(
-        labels,
-        parts["offsets"],
-        parts["times"],
-        parts["values"],
-        _histograms(parts, "histograms"),
-        parts.get("starts"),
-        parts["drop_name"],
-    )
+    return name_on_wire, write, read
 
 
 def _write_partial(partial: Partial, parts: _Parts) -> dict[str, Any]:
@@ -210,8 +194,8 @@ def _read_partial(labels: list[Labels], parts: Mapping[str, Any], header: Mappin
 # Name on the wire, writer and reader of each kind of value. The names stay when a class is renamed: a worker may run
 # another version.
 _CODECS: Mapping[type, tuple[str, Any, Any]] = {
-    Vector: ("Vector", _write_vector, _read_vector),
-    Samples: ("Samples", _write_samples, _read_samples),
+    Vector: _arrays_codec("Vector", Vector, "values", "present", "drop_name"),
+    Samples: _arrays_codec("Samples", Samples, "offsets", "times", "values", "drop_name", "starts"),
     Partial: ("Partial", _write_partial, _read_partial),
     ListingRows: ("ListingRows", lambda value, _: {"rows": value.rows}, lambda *given: ListingRows(given[2]["rows"])),
     Untiered: ("Untiered", lambda value, _: {"reason": value.reason}, lambda *given: Untiered(given[2]["reason"])),
@@ -241,36 +225,15 @@ class SeriesOperator(Operator):
 
 
 def join_vectors(vectors: Sequence[Vector], steps: int) -> Vector:
-    if len(vectors) == 1:
-        return sort_by_labels(vectors[0])
     if not vectors:
         return Vector((), np.zeros((0, steps)), np.zeros((0, steps), bool))
-    whole = Vector(
-        [labels for vector in vectors for labels in vector.labels],
-        np.concatenate([vector.values for vector in vectors]),
-        np.concatenate([vector.present for vector in vectors]),
-        _join_histograms([(vector.histograms, vector.values.shape) for vector in vectors]),
-        np.concatenate([vector.drop_name for vector in vectors]),
-    )
-    return sort_by_labels(whole)
+    return sort_by_labels(concatenate(vectors))
 
 
 def join_samples(parts: Sequence[Samples]) -> Samples:
-    if len(parts) == 1:
-        return _sort_samples(parts[0])
-    if not parts:
-        return NO_SAMPLES
-    starts = [np.zeros(len(part.times), np.int64) if part.starts is None else part.starts for part in parts]
-    whole = Samples(
-        [labels for part in parts for labels in part.labels],
-        _offsets(parts),
-        np.concatenate([part.times for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        _join_histograms([(part.histograms, part.values.shape) for part in parts]),
-        np.concatenate(starts) if any(part.starts is not None for part in parts) else None,
-        np.concatenate([part.drop_name for part in parts]),
-    )
-    return _sort_samples(whole)
+    samples = concatenate_samples(parts)
+    order = sorted(range(len(samples)), key=samples.labels.__getitem__)
+    return samples if order == list(range(len(order))) else samples.rows(order)
 
 
 def distinct_samples(parts: Sequence[Samples]) -> Samples:
@@ -284,23 +247,3 @@ def distinct_samples(parts: Sequence[Samples]) -> Samples:
             rows += [part.between(n, n + 1) for n, labels in enumerate(part.labels) if labels not in seen]
         seen.update(part.labels)
     return join_samples(rows)
-
-
-def _sort_samples(samples: Samples) -> Samples:
-    order = np.array(sorted(range(len(samples)), key=samples.labels.__getitem__), np.int64)
-    if np.array_equal(order, np.arange(len(order))):
-        return samples
-    return samples.rows(order)
-
-
-def _offsets(parts: Sequence[Samples]) -> Ints:
-    found: Ints = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)])
-    return np.cumsum(found)
-
-
-def _join_histograms(parts: Sequence[tuple[Objects | None, tuple[int, ...]]]) -> Objects | None:
-    if all(histograms is None for histograms, _ in parts):
-        return None
-    whole = [np.full(shape, None, object) if found is None else found for found, shape in parts]
-    joined: Objects = np.concatenate(whole)
-    return joined

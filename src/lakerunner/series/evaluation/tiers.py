@@ -8,7 +8,7 @@ bucket lies either inside a range or outside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lakerunner.model.tier import RAW, TIER_WIDTHS, TIERS, tier_text
@@ -26,7 +26,9 @@ from lakerunner.series.expression import (
     Subquery,
     Unary,
     bare,
-    parts,
+    resolved,
+    selects,
+    with_parts,
 )
 from lakerunner.series.function import Function
 from lakerunner.series.language import Language
@@ -61,10 +63,7 @@ class RollupCandidate:
     @property
     def range(self) -> int:
         """Return the length of the range, 0 for a selector."""
-        range_ = 0 if isinstance(self.node, Selector) else self.ranged.range
-        if not isinstance(range_, int):
-            raise TypeError(f"{range_} is not resolved")
-        return range_
+        return 0 if isinstance(self.node, Selector) else resolved(self.ranged.range)
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -104,7 +103,7 @@ def find_candidate(expression: Expression, steps: Steps | None, language: Langua
             case Selector(extended=extended):
                 return _TEXT_OF_EXTENDED.format(extended) if extended else RollupCandidate(expression, steps, None)
             case Call(name, arguments):
-                (inner,) = [one for one in arguments if _selects(one)]
+                (inner,) = [one for one in arguments if selects(one)]
                 if isinstance(bare(inner), Range):
                     return _of_range(expression, bare(inner), language.functions[name], steps)
             case Subquery(inner):
@@ -112,7 +111,7 @@ def find_candidate(expression: Expression, steps: Steps | None, language: Langua
             case Paren(inner) | Unary(_, inner) | Aggregate(_, inner):
                 pass
             case Binary(_, left, right):
-                inner = right if _selects(right) else left
+                inner = right if selects(right) else left
             case _:
                 return "the query returns the samples of a range"
         expression = inner
@@ -122,14 +121,7 @@ def with_given(expression: Expression, candidate: RollupCandidate) -> Expression
     """Replace the candidate by a Given with number 0."""
     if expression is candidate.node:
         return Given(0, span=candidate.node.span)
-    match expression:
-        case Paren(inner) | Unary(_, inner) | Subquery(inner) | Aggregate(_, inner):
-            return replace(expression, inner=with_given(inner, candidate))
-        case Binary(_, left, right):
-            return replace(expression, left=with_given(left, candidate), right=with_given(right, candidate))
-        case Call(_, arguments):
-            return replace(expression, arguments=tuple(with_given(one, candidate) for one in arguments))
-    return expression
+    return with_parts(expression, lambda one: with_given(one, candidate))
 
 
 def evaluate_candidate(
@@ -172,7 +164,3 @@ def _time_of(selector: Selector, steps: Steps) -> str:
     if selector.at is not None:
         return "an @ time"
     return "a start time" if len(steps) > 1 else "a time"
-
-
-def _selects(expression: Expression) -> bool:
-    return isinstance(bare(expression), Selector) or any(map(_selects, parts(expression)))

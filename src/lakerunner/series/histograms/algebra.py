@@ -8,7 +8,9 @@ taken is fixed, so that they are equal to the bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -55,42 +57,32 @@ def subtract_histograms(first: Histogram, other: Histogram) -> Sum:
 
 def scale_histogram(histogram: Histogram, factor: float) -> Histogram:
     with np.errstate(invalid="ignore", over="ignore"):
-        positive = BucketCounts(histogram.positive.indexes, histogram.positive.counts * factor)
-        negative = BucketCounts(histogram.negative.indexes, histogram.negative.counts * factor)
-    return replace(
-        histogram,
-        count=histogram.count * factor,
-        sum=histogram.sum * factor,
-        zero_count=histogram.zero_count * factor,
-        positive=positive,
-        negative=negative,
-        reset_hint=ResetHint.GAUGE if factor < 0 else histogram.reset_hint,
-    )
+        return _with_sides(
+            histogram,
+            lambda side: BucketCounts(side.indexes, side.counts * factor),
+            count=histogram.count * factor,
+            sum=histogram.sum * factor,
+            zero_count=histogram.zero_count * factor,
+            reset_hint=ResetHint.GAUGE if factor < 0 else histogram.reset_hint,
+        )
 
 
 def divide_histogram(histogram: Histogram, divisor: float) -> Histogram:
     """Divide by a number. Division by zero leaves no buckets."""
+
+    def divide(side: BucketCounts) -> BucketCounts:
+        return BucketCounts(side.indexes, side.counts / divisor) if divisor else BucketCounts()
+
+    hint = ResetHint.GAUGE if divisor < 0 else histogram.reset_hint
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         whole = np.array([histogram.count, histogram.sum, histogram.zero_count]) / divisor
-        sides = [BucketCounts(side.indexes, side.counts / divisor) for side in (histogram.positive, histogram.negative)]
-    if divisor == 0:
-        sides = [BucketCounts(), BucketCounts()]
-    count, total, zero_count = whole.tolist()
-    hint = ResetHint.GAUGE if divisor < 0 else histogram.reset_hint
-    return replace(
-        histogram,
-        count=count,
-        sum=total,
-        zero_count=zero_count,
-        positive=sides[0],
-        negative=sides[1],
-        reset_hint=hint,
-    )
+        count, total, zero_count = whole.tolist()
+        return _with_sides(histogram, divide, count=count, sum=total, zero_count=zero_count, reset_hint=hint)
 
 
 def compact_histogram(histogram: Histogram) -> Histogram:
     """Drop the buckets of count zero."""
-    return replace(histogram, positive=histogram.positive.compacted(), negative=histogram.negative.compacted())
+    return _with_sides(histogram, BucketCounts.compacted)
 
 
 def reduce_schema(histogram: Histogram, schema: int) -> Histogram:
@@ -100,10 +92,11 @@ def reduce_schema(histogram: Histogram, schema: int) -> Histogram:
         return histogram
     if histogram.is_custom or schema > histogram.schema:
         raise ValueError(f"a histogram of schema {histogram.schema} cannot be brought to schema {schema}")
-    halvings = histogram.schema - schema
-    positive, _ = coarsen(histogram.positive, None, halvings)
-    negative, _ = coarsen(histogram.negative, None, halvings)
-    return replace(histogram, schema=schema, positive=positive, negative=negative)
+    return _with_sides(histogram, lambda side: coarsen(side, None, histogram.schema - schema)[0], schema=schema)
+
+
+def _with_sides(histogram: Histogram, change: Callable[[BucketCounts], BucketCounts], **numbers: Any) -> Histogram:
+    return replace(histogram, positive=change(histogram.positive), negative=change(histogram.negative), **numbers)
 
 
 def has_overflow(histogram: Histogram) -> bool:
@@ -295,14 +288,10 @@ class CompensatedHistogram:
 
 
 def _nothing_lost(histogram: Histogram) -> Histogram:
-    return replace(
-        histogram,
-        count=0.0,
-        sum=0.0,
-        zero_count=0.0,
-        positive=BucketCounts(histogram.positive.indexes, np.zeros(len(histogram.positive))),
-        negative=BucketCounts(histogram.negative.indexes, np.zeros(len(histogram.negative))),
-    )
+    def nothing(side: BucketCounts) -> BucketCounts:
+        return BucketCounts(side.indexes, np.zeros(len(side)))
+
+    return _with_sides(histogram, nothing, count=0.0, sum=0.0, zero_count=0.0)
 
 
 class AveragedHistogram:
