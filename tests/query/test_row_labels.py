@@ -1,5 +1,5 @@
-"""The labels of random log records and spans: what the view's SQL gives in DuckDB is what the view states of each row,
-matchers choose the rows that their labels meet, and no condition leaves out a row that they choose."""
+"""The labels of random log records and spans: what the view says of a batch is what its SQL says in DuckDB, matchers
+choose the same rows by either, and no condition leaves out a row that they choose."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.condition import Condition, Contains, Equals
-from lakerunner.model.labels.matcher import LabelTest, Matcher
-from lakerunner.model.labels.row_view import MAP_COLUMNS, ROW_VIEWS, AttributeLabel, NumberLabel, RowLabel, RowView
+from lakerunner.model.labels.matcher import Matcher, SelectorTest
+from lakerunner.model.labels.row_view import MAP_COLUMNS, ROW_VIEWS, RowLabels, RowView
 from lakerunner.model.signal import Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
@@ -133,45 +133,32 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> ExampleLake:
     return ExampleLake(tmp_path_factory.mktemp("labels"))
 
 
-def keys_in(batch: pa.RecordBatch) -> set[Attribute]:
-    return {
-        Attribute(scope, key)
-        for scope, column in MAP_COLUMNS.items()
-        for row in batch.column(column).to_pylist()
-        for key, _ in row
-    }
-
-
-def rows_in(batch: pa.RecordBatch, view: RowView) -> list[dict[str, Any]]:
-    """The columns that labels are of; Python has no times of nanoseconds."""
-    columns = {*MAP_COLUMNS.values(), *(label.column for label in view.fixed.values())}
-    rows: list[dict[str, Any]] = batch.select(sorted(columns)).to_pylist()
-    return rows
-
-
-def label_in(row: dict[str, Any], label: RowLabel) -> str | None:
-    if isinstance(label, AttributeLabel):
-        values = (dict(row[MAP_COLUMNS[one.scope]]).get(one.key) for one in label.attributes)
-        return next((value for value in values if value is not None), None)
-    value = row[label.column]
-    if not isinstance(label, NumberLabel) or value is None:
-        return value
-    number = abs(value) // label.divisor * (-1 if value < 0 else 1)
-    return label.words[number] if 0 <= number < len(label.words) else str(number)
-
-
 @pytest.mark.parametrize("view", ROW_VIEWS.values(), ids=list(ROW_VIEWS))
 @settings(max_examples=10)
 @given(rows=ROWS)
-def test_the_sql_of_a_label_gives_what_each_row_has(examples: ExampleLake, view: RowView, rows: list[Row]) -> None:
+def test_labels_of_a_batch_are_those_of_the_sql(examples: ExampleLake, view: RowView, rows: list[Row]) -> None:
     examples.hold(view, rows)
     batch = examples.batch(f"SELECT * FROM {view.spec.table} ORDER BY timestamp")
-    keys = keys_in(batch)
-    named = view.labels(keys) | {name: label for name in view.aliases if (label := view.find(name, keys))}
+    found = RowLabels(view, batch)
+    own = view.labels(found.keys)
+    named = own | {name: label for name in view.aliases if (label := view.find(name, found.keys))}
     columns = ", ".join(f"{label.sql} AS l{n}" for n, label in enumerate(named.values()))
     there = examples.batch(f"SELECT {columns} FROM {view.spec.table} ORDER BY timestamp").to_pydict()
     for n, (name, label) in enumerate(named.items()):
-        assert [label_in(row, label) for row in rows_in(batch, view)] == there[f"l{n}"], name
+        assert found.values(label).to_pylist() == there[f"l{n}"], name
+        assert RowLabels(view, batch.slice(1)).values(label).to_pylist() == there[f"l{n}"][1:], name
+    numbers, sets = found.sets()
+    expected = [
+        tuple(
+            sorted((name, there[f"l{n}"][row]) for n, name in enumerate(named) if name in own and there[f"l{n}"][row])
+        )
+        for row in range(len(rows))
+    ]
+    assert [sets[number] for number in numbers] == expected
+    assert sets == list(dict.fromkeys(expected))
+    few = {"a_b", "service_name", "no_such", "log_message"}
+    numbers, sets = found.sets(few)
+    assert [sets[number] for number in numbers] == [tuple(p for p in pairs if p[0] in few) for pairs in expected]
 
 
 MATCHER_NAMES = [*KEYS, "service_name", "trace_id", "duration", "kind", "span_name", "log_message", "no_such"]
@@ -204,28 +191,24 @@ def meets(batch: pa.RecordBatch, row: int, condition: Condition) -> bool:
 @pytest.mark.parametrize("view", ROW_VIEWS.values(), ids=list(ROW_VIEWS))
 @settings(max_examples=15)
 @given(rows=ROWS, matchers=st.lists(EQUALITIES | REGEXES, min_size=1, max_size=2).map(tuple))
-def test_matchers_choose_the_rows_whose_labels_meet_them(
+def test_matchers_choose_the_same_rows_by_labels_and_by_sql(
     examples: ExampleLake, view: RowView, rows: list[Row], matchers: tuple[Matcher, ...]
 ) -> None:
     examples.hold(view, rows)
     batch = examples.batch(f"SELECT * FROM {view.spec.table} ORDER BY timestamp")
-    keys = keys_in(batch)
-    by_labels = [
-        n for n, row in enumerate(rows_in(batch, view)) if all(is_met(row, matcher, view, keys) for matcher in matchers)
-    ]
-    sql = f"SELECT timestamp FROM {view.spec.table} WHERE {view.where(HOUR, matchers, keys)}"
+    found = RowLabels(view, batch)
+    numbers, sets = found.sets()
+    test = SelectorTest(view.resolve(matchers, found.keys))
+    by_labels = [row for row, number in enumerate(numbers) if test(sets[number])]
+    sql = f"SELECT timestamp FROM {view.spec.table} WHERE {view.where(HOUR, matchers, found.keys)}"
     times = answer_of(examples.engine, sql).column("timestamp").cast(pa.int64()).to_pylist()
     assert sorted(time - START for time in times) == by_labels
 
-    (scan,) = compile_sql(sql, OWN, NOW).scans
+    conditions = view.conditions(matchers, found.keys)
     for row in by_labels:
-        assert all(meets(batch, row, condition) for condition in scan.conditions), scan.conditions
+        assert all(meets(batch, row, condition) for condition in conditions), conditions
     (segment,) = examples.lake.all
-    assert not by_labels or may_hold(segment.fingerprints, fingerprint_groups(view.spec.name, scan.conditions))
-
-
-def is_met(row: dict[str, Any], matcher: Matcher, view: RowView, keys: set[Attribute]) -> bool:
-    label = view.find(matcher.name, keys)
-    case = getattr(label, "case", None)
-    wanted = case(matcher.value) if case and not matcher.is_regex else matcher.value
-    return LabelTest(Matcher("", matcher.op, wanted))((label_in(row, label) if label else None) or "")
+    assert not by_labels or may_hold(segment.fingerprints, fingerprint_groups(view.spec.name, conditions))
+    (leaf,) = compile_sql(sql, OWN, NOW).leaves
+    if not any("\0" in matcher.value for matcher in matchers):  # which is chr(0) in SQL, and no literal
+        assert set(conditions) == set(leaf.scan.conditions)
