@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-EXPECTATIONS = ("any", "refused", "413", "rows")
+EXPECTATIONS = ("any", "refused", "413", "late", "rows")
 ENGINES = ("duckdb", "spark", "both")
 _REPEATED = re.compile(r'%%\{("(?:[^"\\]|\\.)*") \* (\d+)(?: by ("(?:[^"\\]|\\.)*"))?\}%%')
 _FACT = re.compile(r"\{\{([a-z_]+)\}\}")

@@ -49,7 +49,7 @@ from servers.spark import spark_session
 from suites.queries import by_spark_sql
 from suites.random_sql import RandomSql
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 # One query a line; those above the blank line are asked in every run, the others take minutes.
 OFTEN, SELDOM = (part.splitlines() for part in (Path(__file__).parent / "spark.sql").read_text().split("\n\n"))
@@ -87,7 +87,7 @@ class HereRun:
         self.group.cancel()
 
 
-def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> SqlQueries:
+def spark_engine(lake: Lake, session: SparkSession, seconds: float = 600.0, max_rows: int = 100_000) -> SqlQueries:
     address = StoreAddress((lake.directory / "store").as_uri())
     queries = SparkQueries(session, address, AskLimits(seconds, max_rows, "1g"))
     return lake.engine(outgrown=Outgrown(Here(queries), lake.sandboxes()))

@@ -10,6 +10,7 @@ What a unit allocates is bounded by query_spark_memory: in its sandbox, or by RL
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pickle
@@ -112,10 +113,17 @@ def _local_directory() -> Path:
 def _report(error: Exception) -> None:
     """Log what the client is not told. What outgrew this process is raised again: the task fails, so that Spark tries
     it once more in a process that holds nothing, and then reports it (pipeline/ask/run.py)."""
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         _worker.cache_clear()
-        raise error
+        raise MemoryError(f"{type(error).__name__}: {error}") from error
     if not isinstance(error, LakerunnerError):
         _logger.error("unit failed", exc_info=error)
     elif not isinstance(error, UserError):
         _logger.warning("unit failed: %s", full_message(error))
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell a failed allocation: the kernel names it ENOMEM, and C code that forgets to name it makes a SystemError."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError | SystemError)

@@ -46,7 +46,7 @@ SELECT length(list_reduce(list_transform(range(40), lambda i: 'xxxxxxxx'), lambd
 SELECT length(list_reduce(list_transform(range(1000), lambda i: 'x'), lambda a, b: a || a || b))
 
 -- engine: both
--- expect: any
+-- expect: late
 SELECT count(*) FROM range(1000000) a, range(1000000) b
 
 -- engine: both

@@ -180,3 +180,9 @@ SELECT regexp_extract('%%{"x" * 1000}%%', '(x+x+)+y'), '%%{"a" * 60}%%!' SIMILAR
 
 -- engine: both
 SELECT count(*) FROM logs WHERE message || '%%{"a" * 60}%%!' ~ '(.*a){25}b' OR message LIKE '%a%a%a%a%a%a%a%a%a%a%b'
+
+-- Without end: only the time limit ends it. Spark SQL runs it whole.
+
+-- engine: both
+-- expect: late
+SELECT count(*) FROM logs a0%%{", logs a{n}" * 13}%% WHERE length(a0.message || a13.message) > 3

@@ -37,7 +37,10 @@ _QUERY_JVM = "-XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5 -XX:+E
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?")
 _CORES = re.compile(r"local(?:\[([^,\]]+)(?:,\d+)?\])?|local-cluster\[(\d+),(\d+),\d+\]")
-_UNKNOWN_SLOTS = 16  # of a cluster that grows and shrinks: enough units for as many as a query runs at once
+# Of a cluster whose size the settings do not state. Spark's defaultParallelism comes too late: it is 2 until executors
+# have registered, some time after the session has opened. With 16 slots a leaf has as many units under way as it may
+# have at all (query/gather.py).
+_UNKNOWN_SLOTS = 16
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
