@@ -144,18 +144,21 @@ def test_a_body_that_the_server_does_not_read_is_not_slow(scheme: str) -> None:
     with served(bounds, scheme) as server, connected(server.url) as connection:
         connection.send(post("/wait", "Content-Length: 1000000") + b"a" * 100_000)
         assert server.waiting.acquire(timeout=60)
-        time.sleep(1)  # several times as long as a slow client has
-        server.release.set()
-        connection.send(b"a" * 900_000)
+        # Sent before the server reads on, so that it is not this test that is slow then.
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(connection.send, b"a" * 900_000)
+            time.sleep(1)  # several times as long as a slow client has
+            server.release.set()
+            sent.result(60)
         assert connection.answer().text == "1000000"
 
 
 def test_a_client_that_waits_for_100_continue_is_not_slow() -> None:
-    bounds = Bounds(body_seconds=0.2, body_min_bytes=1000)
+    bounds = Bounds(body_seconds=2, body_min_bytes=1000)  # after it, this test has as long to send three bytes
     with served(bounds) as server, connected(server.url) as connection:
         connection.send(post("/wait", "Content-Length: 3", "Expect: 100-continue"))
         assert server.waiting.acquire(timeout=60)
-        time.sleep(1)
+        time.sleep(2.5)
         server.release.set()
         assert connection.answer().status == 100
         connection.send(b"abc")

@@ -114,8 +114,10 @@ class Asker:
         answer = self.engine.answer(OWN, plan, Options(NOW, text=text, engine="spark"))
         return pa.Table.from_batches(list(answer), schema=answer.schema)
 
-    def series(self, text: str, engine: str, *, instant: bool = False, streamed: bool = False) -> Any:
-        steps = Steps(STEPS.end, STEPS.end) if instant else STEPS
+    def series(
+        self, text: str, engine: str, *, instant: bool = False, streamed: bool = False, steps: Steps = STEPS
+    ) -> Any:
+        steps = Steps(STEPS.end, STEPS.end) if instant else steps
         question = PromqlQuestion(text, steps, instant, T0 * NS, streamed=streamed, engine=engine)
         answer = self.metrics.promql(OWN, question)
         return shown(list(answer)), answer.account
@@ -200,7 +202,7 @@ def test_what_spark_sql_lacks_is_refused(asking: Asker) -> None:
 @pytest.mark.parametrize("text", PROMQL)
 @pytest.mark.parametrize("how", ["range", "instant", "streamed"])
 def test_promql_gives_the_same_bits(asking: Asker, text: str, how: str) -> None:
-    options = {"instant": how == "instant", "streamed": how == "streamed"}
+    options: dict[str, Any] = {"instant": how == "instant", "streamed": how == "streamed"}
     found, account = asking.series(text, "spark", **options)
     assert workers_of(account) == {"spark-1", "spark-2"}
     assert found == asking.series(text, "duckdb", **options)[0]
@@ -403,10 +405,12 @@ def test_a_unit_past_what_the_driver_takes_is_refused_with_the_setting(lake: Lak
 
 
 def test_a_python_worker_that_outgrows_its_memory_is_refused(lake: Lake, tmp_path: Path) -> None:
-    host = SparkHost(lake.store.root, tmp_path, conf=((f"spark.executorEnv.{MEMORY_VARIABLE}", str(24 << 20)),))
+    """Values of a series at ten million steps have 80 MB: enough memory for all else, and not for several of them."""
+    many = Steps(STEPS.start, STEPS.start + 10_000_000 - 1)
+    host = SparkHost(lake.store.root, tmp_path, conf=((f"spark.executorEnv.{MEMORY_VARIABLE}", str(200 << 20)),))
     try:
         with pytest.raises(LakerunnerError, match="query_spark_memory 640m"):
-            asker(lake, host).series("sum(temperature)", "spark")
+            asker(lake, host).series("sum(temperature)", "spark", steps=many)
     finally:
         host.processes.close()
 

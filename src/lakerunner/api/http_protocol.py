@@ -271,17 +271,18 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._refuse(408, f"the head of the request did not arrive within {self._bounds.head_seconds:g} s")
 
-    def _judge_body(self, bytes_before: int, began: float) -> None:
+    def _judge_body(self, bytes_before: int, began: float, was_held: bool = False) -> None:
         bounds = self._bounds
-        # A client that we do not read from, or that waits for our `100 Continue`, is not slow.
+        # A client that we do not read from, or that waits for our `100 Continue`, is not slow. Nor is it in the
+        # interval in which that ended, of which little may be left for it.
         held = self.flow.read_paused or self.cycle.waiting_for_100_continue
-        if not held and self._body_bytes - bytes_before < bounds.body_min_bytes:
+        if not held and not was_held and self._body_bytes - bytes_before < bounds.body_min_bytes:
             least = bounds.body_min_bytes / bounds.body_seconds
             self._refuse(408, f"the body arrives too slowly: send at least {least:.0f} bytes per second")
         elif not held and self.loop.time() - began >= bounds.body_max_seconds:
             self._refuse(408, f"the body did not arrive within {bounds.body_max_seconds:g} s: send smaller requests")
         else:
-            self._timer = self.loop.call_later(bounds.body_seconds, self._judge_body, self._body_bytes, began)
+            self._timer = self.loop.call_later(bounds.body_seconds, self._judge_body, self._body_bytes, began, held)
 
     # Refusals
 

@@ -123,7 +123,8 @@ def _report(error: Exception) -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell a failed allocation: the kernel names it ENOMEM, and C code that forgets to name it makes a SystemError."""
+    """Tell a failed allocation: the kernel names it ENOMEM, C code that forgets to name it makes a SystemError, and a
+    thread whose stack does not fit cannot start."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError | SystemError)
+    return isinstance(error, MemoryError | SystemError) or str(error) == "can't start new thread"
