@@ -82,7 +82,7 @@ def numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
 
 
 def values_of(found: pa.Array | None, rows: int, kind: Any) -> Any:
-    """Return the values of this column of so many rows, 0 where null."""
+    """Return the values of this column, one for each row, 0 where null."""
     if found is None:
         return read_only(np.zeros(rows, kind))
     if found.null_count:
