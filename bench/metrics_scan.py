@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from _metrics_lake import MetricsLake, metrics_lake
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.operators import Selection
-from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.metrics.metric_segments import Blocks, MetricSegments
 from lakerunner.query.segment_cache.cache import SegmentCache
 
 COLUMNS = ["timestamp", "value", "int_value"]
@@ -70,7 +70,7 @@ def _ask(metrics: MetricSegments, lake: MetricsLake, matchers: tuple[Matcher, ..
     end = max(segment.time.end_ns for segment in lake.segments) // 10**6
     start = int(end - hours * 3_600_000) if hours else 0
     segments = [segment for segment in lake.segments if segment.time.end_ns // 10**6 > start]
-    return lambda: [len(block.times) for block in metrics.samples(segments, Selection(matchers, start, end))]
+    return lambda: [len(block.times) for block in Blocks(metrics, segments, Selection(matchers, start, end))]
 
 
 def _duckdb(lake: MetricsLake) -> Callable[[], Any]:

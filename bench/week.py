@@ -29,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -45,7 +46,7 @@ from lakerunner.query.contract.account import Account
 from lakerunner.query.sql import Question
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps
-from lakerunner.services.ingest import commit_of
+from lakerunner.services.outbox import commit_messages
 from lakerunner.services.parts import open_engine, open_metrics, open_sandboxes, open_worker
 from lakerunner.services.query_counts import CountedSqlQueries
 from lakerunner.settings import Settings
@@ -106,7 +107,8 @@ def ingest(week: Week, address: StoreAddress, index: Index) -> None:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for made in pool.map(day_of, days):
             for result in made:
-                index.commit(commit_of(result))
+                messages = commit_messages(result.segments)
+                index.commit(Commit(result.segments, result.done, result.failed, messages=messages))
 
 
 def tend(environment: dict[str, str], home: Path, index: Index) -> float:

@@ -57,7 +57,7 @@ def insert(path: Path, before: str, line: str) -> None:
 
 TRIPLED = '''"""tripled: a function for this test."""
 
-from lakerunner.promql.functions.arguments import elementwise
+from lakerunner.series.functions.arguments import elementwise
 
 TRIPLED = (elementwise("tripled", lambda values: 3 * values),)
 '''

@@ -120,7 +120,20 @@ def test_series_names_no_language() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["api", "bus", "commands", "lakeql", "model", "objects", "pipeline", "promql", "query", "series", "services"],
+    [
+        "api",
+        "bus",
+        "commands",
+        "lakeql",
+        "logql",
+        "model",
+        "objects",
+        "pipeline",
+        "promql",
+        "query",
+        "series",
+        "services",
+    ],
 )
 def test_folders_of_a_package_import_one_way(package: str) -> None:
     """The modules of the package's own folder count as one more of its folders."""

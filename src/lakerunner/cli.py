@@ -23,6 +23,7 @@ _MODULES = {  # command: module of lakerunner.commands
     "demo": "demo",
     "fsck": "fsck",
     "keys": "orgs",
+    "logql": "logql",
     "objects": "objects",
     "orgs": "orgs",
     "promql": "query",
@@ -32,6 +33,7 @@ _MODULES = {  # command: module of lakerunner.commands
     "settings": "settings",
     "sql": "query",
     "status": "status",
+    "streams": "streams",
     "sweep": "sweep",
     "up": "up",
     "work": "objects",
@@ -72,6 +74,7 @@ def cli() -> None:
       lakerunner up                   everything, with your telemetry
       lakerunner sql "select service_name, count(*) from logs group by 1"
       lakerunner promql 'sum by (job) (rate(http_requests_total[5m]))'
+      lakerunner logql '{service_name="cart"} |= "refused"'
     """
 
 

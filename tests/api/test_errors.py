@@ -36,8 +36,7 @@ def test_a_segment_that_cannot_be_read_is_logged(caplog: pytest.LogCaptureFixtur
         ("/api/v1/query", "there is no endpoint /api/v1/query: did you mean /prometheus/api/v1/query?"),
         ("/api/v1/label/job/values", "there is no endpoint /api/v1/label/job/values: did you mean "
          "/prometheus/api/v1/label/job/values?"),
-        ("/loki/api/v1/labels", "there is no endpoint /loki/api/v1/labels: LogQL is not available yet, "
-         "query logs by POST /api/v1/sql"),
+        ("/loki/api/v1/none", "there is no endpoint /loki/api/v1/none: GET /openapi.json lists all endpoints"),
     ],
 )  # fmt: skip
 def test_a_path_that_is_not_served_says_what_may_be_meant(path: str, message: str) -> None:

@@ -33,6 +33,7 @@ NOBODY = ["--url", "http://127.0.0.1:1", "--key", "k"]  # a port that nobody lis
         (["promql", "--help"], 0),
         (["promql", "up", *NOBODY], 1),
         (["promql", "up", "--explain", *NOBODY], 1),
+        (["logql", "{}", *NOBODY], 1),
         (["sql", "select 1", *NOBODY], 1),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
@@ -49,6 +50,6 @@ def test_no_engine_is_imported(arguments: list[str], code: int) -> None:
 
 
 def test_the_name_of_a_command_that_is_misspelt_is_shown() -> None:
-    result = CliRunner().invoke(cli, ["staus"])
+    result = CliRunner().invoke(cli, ["statu"])
     assert result.exit_code == 2
-    assert "Error: No such command 'staus'. Did you mean 'status'?\n" in result.output
+    assert "Error: No such command 'statu'. Did you mean 'status'?\n" in result.output

@@ -204,6 +204,8 @@ def test_settings_shows_values_in_force_and_their_sources(command: Run, tmp_path
         ["orgs", "limit", "default", "--concurrent", "2"],
         ["retention", "show"],
         ["retention", "clear", "logs"],
+        ["streams", "show"],
+        ["streams", "clear"],
         ["sweep", "--dry-run"],
         ["sweep"],
         ["status"],

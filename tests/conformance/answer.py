@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from conformance.notation import Point
-from conformance.script import Case, Expected
+from conformance.script import Eval, Expected
 from lakerunner.model.labels import Labels, labels_text
 from lakerunner.promql.selection.staleness import STALE_BITS
 from lakerunner.series.histograms.histogram import BucketCounts, Histogram
@@ -23,9 +23,21 @@ Shown = Histogram | object
 
 
 @dataclass(frozen=True)
+class LogEntry:
+    """A line of a stream and its labels by kind; `time` in ns."""
+
+    time: int
+    text: str
+    stream: Labels
+    metadata: Labels = ()
+    parsed: Labels = ()
+
+
+@dataclass(frozen=True)
 class Answer:
-    """`series`: the points of each, (time in ms, number or histogram). A vector has one point in each series. `kind` is
-    scalar, vector, matrix or string; `scalar` holds a scalar. `error`: the message of a query that failed."""
+    """`series`: the points of each, (time in ticks, number or histogram). A vector has one point in each series. `kind`
+    is scalar, vector, matrix, string or streams; `scalar` holds a scalar, `entries` the lines of streams. `error`: the
+    message of a query that failed."""
 
     kind: str = "vector"
     series: Sequence[tuple[Labels, Sequence[tuple[int, float | Shown]]]] = ()
@@ -34,6 +46,7 @@ class Answer:
     warnings: Sequence[str] = ()
     infos: Sequence[str] = ()
     error: str | None = None
+    entries: Sequence[LogEntry] = ()
 
 
 SameHistogram = Callable[[Point, object], bool]
@@ -77,7 +90,7 @@ def _same_buckets(one: BucketCounts, other: BucketCounts) -> bool:
     return all(almost_equal(a, b) for a, b in pairs)
 
 
-def problem_of(case: Case, answer: Answer, same: SameHistogram = same_histogram) -> str | None:
+def problem_of(case: Eval, answer: Answer, same: SameHistogram = same_histogram) -> str | None:
     """Return what is wrong with the answer; None if nothing is."""
     if answer.error is not None:
         if not case.fail:
@@ -88,7 +101,7 @@ def problem_of(case: Case, answer: Answer, same: SameHistogram = same_histogram)
     return problem_of_notes(case, answer) or problem_of_value(case, answer, same)
 
 
-def problem_of_notes(case: Case, answer: Answer) -> str | None:
+def problem_of_notes(case: Eval, answer: Answer) -> str | None:
     if case.no_warn and answer.warnings:
         return f"unexpected warnings: {list(answer.warnings)}"
     if case.no_info and answer.infos:
@@ -108,7 +121,7 @@ def _problem_of_level(level: str, expected: Sequence[Expected], got: Sequence[st
     return None
 
 
-def problem_of_value(case: Case, answer: Answer, same: SameHistogram) -> str | None:
+def problem_of_value(case: Eval, answer: Answer, same: SameHistogram) -> str | None:
     if answer.kind == "string":
         return None if answer.string == (case.string or "") else f"expected {case.string!r}, got {answer.string!r}"
     if answer.kind == "scalar":
@@ -129,7 +142,7 @@ def problem_of_value(case: Case, answer: Answer, same: SameHistogram) -> str | N
     return _problem_of_series(case, answer, same)
 
 
-def _problem_of_series(case: Case, answer: Answer, same: SameHistogram) -> str | None:
+def _problem_of_series(case: Eval, answer: Answer, same: SameHistogram) -> str | None:
     got = dict(answer.series)
     missing = [labels for labels in case.series if labels not in got]
     unexpected = [labels for labels in got if labels not in case.series]
@@ -155,6 +168,16 @@ def _same(expected: Point, got: float | Shown, same: SameHistogram) -> bool:
     if isinstance(expected.value, float) and isinstance(got, float):
         return almost_equal(expected.value, got)
     return isinstance(expected.value, Histogram) and not isinstance(got, float) and same(expected, got)
+
+
+def middle_of(ranged: Answer, at: int, kind: str) -> Answer:
+    """Return what the answer to a range says about one of its steps, as the kind that an instant there has."""
+    series = [(labels, [point for point in points if point[0] == at]) for labels, points in ranged.series]
+    there = [(labels, points) for labels, points in series if points]
+    if kind != "scalar":
+        return Answer("vector", there)
+    value = there[0][1][0][1] if there else None
+    return Answer("scalar", scalar=value) if isinstance(value, float) else Answer("vector", there)
 
 
 def shown(answer: Answer) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from conformance.answer import Answer, SameHistogram, problem_of, problem_of_value, same_histogram
+from conformance.answer import SameHistogram, middle_of, problem_of, problem_of_value, same_histogram
 from conformance.script import Case
 from conformance.subject import Subject
 from lakerunner.model.errors import UserError
@@ -74,17 +74,8 @@ def _problem(case: Case, subject: Subject, same: SameHistogram) -> str | None:
         return f"in a range failed: {ranged.error}"
     if case.ordered:
         return None  # a range is always sorted by labels
-    found = problem_of_value(case, _middle(ranged, at, answer.kind), same)
+    found = problem_of_value(case, middle_of(ranged, at, answer.kind), same)
     return f"in a range: {found}" if found else None
-
-
-def _middle(ranged: Answer, at: int, kind: str) -> Answer:
-    series = [(labels, [point for point in points if point[0] == at]) for labels, points in ranged.series]
-    there = [(labels, points) for labels, points in series if points]
-    if kind != "scalar":
-        return Answer("vector", there)
-    value = there[0][1][0][1] if there else None
-    return Answer("scalar", scalar=value) if isinstance(value, float) else Answer("vector", there)
 
 
 def _nodes(expression: Expression) -> Iterator[Expression]:

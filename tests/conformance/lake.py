@@ -18,6 +18,7 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx
+from starlette.routing import Route
 
 from conformance.http_subject import Address, HttpSubject
 from conformance.remote_write import request_of
@@ -85,42 +86,70 @@ def scripted_lake(directory: Path, cases: Iterable[Case], *, by_spark: bool) -> 
     states = list({case.state: None for case in cases})
     with ExitStack() as stack:
         address = StoreAddress((directory / "store").as_uri())
-        postgres = EmbeddedPostgres(directory / "postgres")
-        url = postgres.start()
-        stack.callback(postgres.stop)
-        index = Index.open(url, connections=4)
-        stack.callback(index.close)
-        index.migrate()
+        url, index = stack.enter_context(started_index(directory))
         boxes = [_box(open_store(address), UUID(int=place), state) for place, state in enumerate(states, 1)]
         results = _by_spark(directory, address, boxes) if by_spark else [_ingest(address)(box) for box in boxes]
         keys = dict(zip(states, map(partial(_key_to, index), boxes, results), strict=True))
-        ports = free_ports(WORKERS)
-        environment = {"DATABASE_URL": url, "LAKERUNNER_STORE": address.url, "LAKERUNNER_WORKER_KEY": _WORKER_KEY}
-        workers = [stack.enter_context(_worker(directory, port, environment)) for port in ports]
-        for worker in workers:
-            worker.wait_for('"ready"')
-        addresses = [f"http://127.0.0.1:{port}" for port in ports]
+        workers, remote = stack.enter_context(started_workers(directory, url, address))
         urls = {
-            delayed: stack.enter_context(_served(directory, index, addresses, delayed)).url for delayed in (True, False)
+            delayed: stack.enter_context(_served(directory, index, remote, delayed)).url for delayed in (True, False)
         }
         yield ScriptedLake(urls, workers, keys, stack.enter_context(httpx.Client(timeout=120)))
 
 
 @contextmanager
-def _served(directory: Path, index: Index, workers: Sequence[str], delayed_names: bool) -> Iterator[HttpServer]:
+def started_index(directory: Path) -> Iterator[tuple[str, Index]]:
+    """Start a database with an index; yield its URL too."""
+    postgres = EmbeddedPostgres(directory / "postgres")
+    url = postgres.start()
+    index = Index.open(url, connections=4)
+    try:
+        index.migrate()
+        yield url, index
+    finally:
+        index.close()
+        postgres.stop()
+
+
+@contextmanager
+def started_workers(directory: Path, url: str, address: StoreAddress) -> Iterator[tuple[list[Process], RemoteWorkers]]:
+    """Start the query workers, processes of their own, and yield them once they are ready."""
+    environment = {"DATABASE_URL": url, "LAKERUNNER_STORE": address.url, "LAKERUNNER_WORKER_KEY": _WORKER_KEY}
+    with ExitStack() as stack:
+        ports = free_ports(WORKERS)
+        workers = [stack.enter_context(_worker(directory, port, environment)) for port in ports]
+        for worker in workers:
+            worker.wait_for('"ready"')
+        addresses = ",".join(f"http://127.0.0.1:{port}" for port in ports)
+        remote = RemoteWorkers(Addresses(lookups(addresses)), _WORKER_KEY, 120)
+        stack.callback(remote.close)
+        yield workers, remote
+
+
+def query_service(directory: Path, index: Index) -> QueryService:
+    """Return what query-api has, without its limits; callers need a key."""
+    settings = load_settings({}, {"home": directory, "org_queries_per_second": 1e6, "key_cache_seconds": 3600.0})
+    who = authenticator(open_key_cache(settings, index), "0.0.0.0")
+    return QueryService(who, open_query_limits(settings), now_ns)
+
+
+@contextmanager
+def _served(directory: Path, index: Index, workers: RemoteWorkers, delayed_names: bool) -> Iterator[HttpServer]:
     """Serve Prometheus' API as query-api does, except for the size of shards."""
-    values = {"home": directory, "org_queries_per_second": 1e6, "key_cache_seconds": 3600.0}
-    settings = load_settings({}, values)
-    remote = RemoteWorkers(Addresses(lookups(",".join(workers))), _WORKER_KEY, 120)
-    engine = metric_queries(index, remote, shard_rows=1, most_shards=WORKERS, delayed_names=delayed_names)
-    who = authenticator(open_key_cache(settings, index), "0.0.0.0")  # requires a key
-    most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
-    api = PrometheusApi(engine, QueryService(who, open_query_limits(settings), now_ns), most, lambda: True)
-    server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), print)
+    engine = metric_queries(index, workers, shard_rows=1, most_shards=WORKERS, delayed_names=delayed_names)
+    api = PrometheusApi(engine, query_service(directory, index), MetricsLimits(), lambda: True)
+    with served(api.routes()) as server:
+        yield server
+
+
+@contextmanager
+def served(routes: Sequence[Route]) -> Iterator[HttpServer]:
+    server = HttpServer(build_app(routes), bind("127.0.0.1", 0), print)
     server.start()
-    yield server
-    server.stop()
-    remote.close()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @contextmanager

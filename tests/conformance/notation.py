@@ -51,7 +51,7 @@ _ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"'])|([0-7]{3})|x([0-9a-fA-F]{2})|u([0-9
 
 def parse_series(line: str) -> tuple[Labels, list[Point]]:
     labels, rest = parse_labels(line)
-    return labels, list(_points(rest))
+    return labels, list(parse_points(rest))
 
 
 def parse_starts(line: str) -> tuple[Labels, list[int | None]] | None:
@@ -74,6 +74,12 @@ def parse_starts(line: str) -> tuple[Labels, list[int | None]] | None:
 
 def parse_labels(line: str) -> tuple[Labels, str]:
     """Parse labels; also return the rest of the line."""
+    pairs, rest = parse_pairs(line)
+    return labels_of(pairs), rest
+
+
+def parse_pairs(line: str) -> tuple[list[tuple[str, str]], str]:
+    """Parse labels, those with empty values too; also return the rest of the line."""
     place = 0
     labels: list[tuple[str, str]] = []
     if found := _NAME.match(line):
@@ -84,7 +90,7 @@ def parse_labels(line: str) -> tuple[Labels, str]:
     if line[place : place + 1] == "{" and line[place : place + 2] != "{{":
         inside, place = _inside_braces(line, place + 1)
         labels += inside
-    return labels_of(labels), line[place:]
+    return labels, line[place:]
 
 
 def _inside_braces(line: str, place: int) -> tuple[list[tuple[str, str]], int]:
@@ -119,7 +125,7 @@ def _after_space(line: str, place: int) -> int:
     return found.end() if found else place
 
 
-def _points(text: str) -> Iterator[Point]:
+def parse_points(text: str) -> Iterator[Point]:
     place = 0
     while (after := _after_space(text, place)) < len(text):
         if after == place:

@@ -1,4 +1,4 @@
-"""Runs scripts through the engine: a line for each file, what failed, and the count of all.
+"""Runs scripts and tables through the engine: a line for each file, what failed, and the count of all.
 
     python -m conformance.run [FILE-OR-FOLDER ...]
 
@@ -15,12 +15,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from conformance.check import problem
 from conformance.ledger import Ledger
+from conformance.logql_check import log_problem
+from conformance.logql_script import read_logql_script
+from conformance.logql_subject import EngineLogSubject
 from conformance.notation import ScriptError
-from conformance.script import Case, read_script
+from conformance.script import ScriptItem, read_script
 from conformance.subject import EngineSubject
+from conformance.tables import is_table, problem_of_row, read_table
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = REPO.parent / "shared" / "conformance"
@@ -30,7 +35,7 @@ LEDGER = Path(__file__).with_name("ledger.txt")
 
 @dataclass(frozen=True)
 class Failure:
-    case: Case
+    case: ScriptItem
     reason: str
 
     def __str__(self) -> str:
@@ -53,38 +58,66 @@ class Result:
 
 def run_promql(path: Path) -> Result:
     subject = EngineSubject()
-    cases = read_script(path)
+    return _run_all(path, read_script(path), lambda case: problem(case, subject))
+
+
+def run_logql(path: Path) -> Result:
+    cases = read_logql_script(path)
+    with EngineLogSubject() as subject:
+        return _run_all(path, cases, lambda case: log_problem(case, subject))
+
+
+def run_table(path: Path) -> Result:
+    return _run_all(path, read_table(path), problem_of_row)
+
+
+Item = TypeVar("Item", bound=ScriptItem)
+
+
+def _run_all(path: Path, items: Sequence[Item], problem: Callable[[Item], str | None]) -> Result:
     failures = []
-    for case in cases:
+    for item in items:
         try:
-            reason = problem(case, subject)
+            reason = problem(item)
         except Exception as crash:  # a crash fails its case and does not end the run
             reason = f"crashed: {type(crash).__name__}: {crash}"
         if reason:
-            failures.append(Failure(case, reason))
-    return Result(path, len(cases) - len(failures), tuple(failures))
+            failures.append(Failure(item, reason))
+    return Result(path, len(items) - len(failures), tuple(failures))
 
 
 @dataclass(frozen=True)
 class Language:
-    """A language of scripts. They are in the folder of its name, beside the repo and in tests/."""
+    """A language of scripts. They are in the folder of its name, beside the repo and in tests/. `takes`: which files
+    with its suffix."""
 
     name: str
     run: Callable[[Path], Result]
+    takes: Callable[[Path], bool] = lambda _: True
 
 
-LANGUAGES: Mapping[str, Language] = {".test": Language("promql", run_promql)}
+LANGUAGES: Mapping[str, Language] = {
+    ".test": Language("promql", run_promql),
+    ".logqltest": Language("logql", run_logql),
+    ".jsonl": Language("logql", run_table, is_table),
+}
 
 
-def scripts(named: Sequence[str]) -> list[Path]:
-    """Return the named scripts, existing or not, with folders expanded; without names all scripts."""
+def scripts(named: Sequence[str], language: str = "") -> list[Path]:
+    """Return the named scripts, existing or not, with folders expanded; without names all scripts, or all of one
+    language."""
     if named:
         roots = [_place(name) for name in named]
     else:
-        places = (place / one.name for one in LANGUAGES.values() for place in (SHARED, OWN))
+        folders = dict.fromkeys(one.name for one in LANGUAGES.values() if language in ("", one.name))
+        places = (place / folder for folder in folders for place in (SHARED, OWN))
         roots = [place for place in places if place.is_dir()]
     found = [path for root in roots for path in (sorted(root.rglob("*")) if root.is_dir() else [root])]
-    return [path for path in found if path in roots or (path.is_file() and path.suffix in LANGUAGES)]
+    return [path for path in found if path in roots or (path.is_file() and _is_script(path))]
+
+
+def _is_script(path: Path) -> bool:
+    return path.suffix in LANGUAGES and LANGUAGES[path.suffix].takes(path)
 
 
 def _place(name: str) -> Path:

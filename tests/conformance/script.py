@@ -56,16 +56,25 @@ ANYTHING = Expected("", is_pattern=True)
 
 
 @dataclass(frozen=True)
-class Case:
-    """One `eval`. `steps` are those of the query; `points` those of the expected values, which differ only for a range
-    vector. `series` are in the order of the script."""
+class ScriptItem:
+    """One thing that is checked, and its place: an `eval` of a script, or a row of a table."""
 
     path: Path
     line: int
     query: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.path.name}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Eval(ScriptItem):
+    """An `eval` and what is expected of it. `steps` are those of the query, in ticks of the language; `points` those of
+    the expected values, which differ only for a range vector. `series` are in the order of the script."""
+
     steps: Steps
     instant: bool
-    state: State
     points: Steps | None = None
     series: Mapping[Labels, tuple[Point, ...]] = field(default_factory=dict)
     scalar: float | None = None
@@ -77,15 +86,18 @@ class Case:
     no_warn: bool = False
     no_info: bool = False
 
+
+@dataclass(frozen=True)
+class Case(Eval):
+    """An `eval` of PromQL, and the samples it is asked of."""
+
+    state: State = field(kw_only=True)
+
     @property
     def starts_are_unknown(self) -> bool:
         """Return whether no sample has a start time. Others cannot be sent by remote write: neither Prometheus'
         receiver nor ours uses the start times of such series."""
         return not any(sample.start for samples in self.state.series.values() for sample in samples)
-
-    @property
-    def place(self) -> str:
-        return f"{self.path.name}:{self.line}"
 
 
 _DISABLE = "disable promql-delayed-name-removal"
@@ -202,7 +214,16 @@ class _Reader:
         if expected.points is not None:
             steps = Steps(expected.points.end, expected.points.end)
         self._cases.append(
-            Case(self._path, place, query, steps, instant, self._state, expected.points or steps, **expected.said())
+            Case(
+                self._path,
+                place,
+                query,
+                steps,
+                instant,
+                expected.points or steps,
+                **expected.said(),
+                state=self._state,
+            )
         )
 
 

@@ -14,7 +14,7 @@ from conformance.run import Failure, scripts
 from conformance.script import Case, read_script
 
 FEW = ("staleness.test", "names_at_once.test", "native_histograms.test", "sketches.test")
-PATHS = scripts([])
+PATHS = scripts([], "promql")
 
 
 def cases_of(paths: list[Path]) -> list[Case]:

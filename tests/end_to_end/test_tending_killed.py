@@ -25,6 +25,7 @@ import httpx
 import pytest
 
 from lakerunner.bus.backlog import backlog
+from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.failpoint import POINTS
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -34,10 +35,9 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.pipeline.ingest import BoxResult
 from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.services.ingest import commit_of
+from lakerunner.services.outbox import commit_messages
 from lakerunner.services.sweep.finding import segment_in
 from lakerunner_demo.shop import Batch, Shop
 from servers.lake import (
@@ -150,7 +150,7 @@ class Lake:
         raw = Raw(source, memoryview(batch.data))
         made = make_segments(SIGNALS[batch.signal], ORGANIZATION.id, COLLECTOR, [raw], self.store.put)
         assert not made.failed
-        self.index.commit(commit_of(BoxResult(tuple(made.segments), (), ())))
+        self.index.commit(Commit(made.segments, (), (), messages=commit_messages(made.segments)))
 
     def launch(self, service: str, failpoint: str = "") -> Process:
         self.numbers[service] += 1

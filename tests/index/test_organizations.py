@@ -8,6 +8,7 @@ from index.index_values import ACME, OTHER, at_once
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, NotFound, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, Share
+from lakerunner.model.streams.stream_rules import DEFAULT_RULES, Action, AttributeRule, StreamRules
 
 
 def test_organizations_are_found_by_id_and_by_name(index: Index) -> None:
@@ -51,3 +52,18 @@ def test_limits_are_of_one_organization_and_can_be_given_back(index: Index) -> N
 def test_what_is_no_limit(wrong: tuple[float | None, int | None]) -> None:
     with pytest.raises(UserError, match="must be"):
         Share(*wrong)
+
+
+def test_stream_rules_are_of_one_organization_and_can_be_given_back(index: Index) -> None:
+    rules = StreamRules(
+        resource=(AttributeRule(Action.DROP, regex="secret\\..*"),), service_labels=(), detect_levels=False
+    )
+    assert index.organizations.stream_rules(ACME.id) == DEFAULT_RULES
+    index.organizations.set_stream_rules(ACME.id, rules)
+    assert index.organizations.stream_rules(ACME.id) == rules
+    assert index.organizations.stream_rules(OTHER.id) == DEFAULT_RULES
+    assert index.organizations.stream_rules(uuid4()) == DEFAULT_RULES
+    index.organizations.set_stream_rules(ACME.id, None)
+    assert index.organizations.stream_rules(ACME.id) == DEFAULT_RULES
+    with pytest.raises(NotFound, match=r"organization .* not found"):
+        index.organizations.set_stream_rules(uuid4(), rules)

@@ -18,7 +18,7 @@ from lakerunner.lakeql.shorthands import MAX_TERMS
 from lakerunner.lakeql.source import MAX_CHARACTERS, MAX_VALUES
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.query.sandbox.guard import check_sql
-from suites.bound import bound_types
+from suites.bound import syntax
 from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
@@ -76,7 +76,7 @@ def test_what_duckdb_parses_as_a_deep_tree_is_bounded(sql: str, fits: bool) -> N
             compile_sql(sql, OWN, NOW)
         return
     plan = compile_sql(sql, OWN, NOW)
-    bound_types().syntax.check(OWN, sql)
+    syntax().check(OWN, sql)
     with duckdb.connect() as connection:
         for made in (finish_of(plan).sql, *(leaf_sql(leaf) for leaf in plan.leaves)):
             check_sql(connection, made, {leaf.scan.relation for leaf in plan.leaves})

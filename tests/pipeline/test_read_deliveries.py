@@ -8,6 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from lakerunner.model.protobuf import delimited
+from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from pipeline.otlp_oracle import Row, actual, make, raw_of, request_type
@@ -71,6 +73,22 @@ def test_what_is_sent_again_is_known_whatever_it_stands_beside() -> None:
     repeated = rows_of(again.SerializeToString())
     assert {sent(row) for row in repeated} < {sent(row) for row in rows}
     assert len({sent(row) for row in repeated}) == 4
+
+
+@pytest.mark.parametrize("mark", [LOKI_STREAM, LOKI_STREAM_SERVICE])
+def test_the_mark_of_a_loki_stream_is_no_part_of_the_delivery(mark: str) -> None:
+    """Releases before the mark wrote the same message without it."""
+    request = request_of(resources=3, records=2)
+    request.resource_logs[1].ClearField("schema_url")
+    own = [resource_logs.SerializeToString() for resource_logs in request.resource_logs]
+    field = delimited(b"\x1a", mark.encode())
+    for head, tail, is_mark in ((field, b"", True), (b"", field, False), (delimited(b"\x1a", b"urn:x"), b"", False)):
+        marked = [own[0], head + own[1] + tail, own[2]]
+        rows = rows_of(b"".join(delimited(b"\x0a", message) for message in marked))
+        second = digest(own[1] if is_mark else marked[1])
+        assert sorted(map(sent, rows)) == sorted(
+            (one, row) for one in (digest(own[0]), second, digest(own[2])) for row in range(2)
+        )
 
 
 def test_equal_records_of_one_message_are_told_apart() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.protobuf import varint
+from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
 from lakerunner.pipeline.transcode.any_values import Unfit
 from lakerunner.pipeline.transcode.loki import parse_labels
 from pipeline.transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, add, fill, reason, same, transcoded
@@ -73,7 +74,8 @@ def request(*streams: tuple[Mapping[str, Any], Sequence[tuple[Mapping[str, Any],
     """Of (resource attributes, records as (fields, body, attributes))."""
     wanted = REQUESTS["logs"]()
     for resource, records in streams:
-        resource_logs = wanted.resource_logs.add()
+        mark = LOKI_STREAM_SERVICE if "service.name" in resource else LOKI_STREAM
+        resource_logs = wanted.resource_logs.add(schema_url=mark)
         add(resource_logs.resource.attributes, resource)
         scope = resource_logs.scope_logs.add()
         for fields, body, attributes in records:
@@ -126,6 +128,13 @@ def test_the_service_is_the_first_of_its_labels(name: str) -> None:
         found = transcoded(name, "logs", framed(PUSHES[name]((labels, [(NS, "x", {})]))))
         assert found.resource_logs[0].resource.attributes[0].key == "service.name"
         assert found.resource_logs[0].resource.attributes[0].value.string_value == f"is {label}"
+
+
+def test_a_label_named_as_the_attribute_is_not_taken_for_an_added_one() -> None:
+    labels = {"service.name": "own", "app": "a"}  # only JSON can have such a name
+    found = transcoded("lokijson", "logs", framed(push_json((labels, [(NS, "x", {})]))))
+    assert found.resource_logs[0].schema_url == LOKI_STREAM
+    assert [pair.key for pair in found.resource_logs[0].resource.attributes] == ["service.name", "app"]
 
 
 @pytest.mark.parametrize("name", sorted(PUSHES))

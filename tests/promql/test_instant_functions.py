@@ -17,9 +17,7 @@ from lakerunner.model.regex import compile_capturing
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.functions.clock import moments
 from lakerunner.promql.functions.info import shared_reference
-from lakerunner.promql.functions.label_functions import template_pieces
 from lakerunner.promql.functions.numbers import absent_labels
-from lakerunner.promql.functions.sorting import compare_naturally
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
@@ -27,6 +25,8 @@ from lakerunner.series.evaluation.evaluate import evaluate
 from lakerunner.series.evaluation.fragments import split
 from lakerunner.series.expression import Kind, Number, Selector
 from lakerunner.series.function import Function, Invocation, kind_of
+from lakerunner.series.functions.label_functions import template_pieces
+from lakerunner.series.functions.sorting import compare_naturally
 from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
 
 STEPS = Steps(0, 120_000, 60_000)

@@ -14,7 +14,7 @@ import pytest
 from lakerunner.model.errors import UserError
 from lakerunner.plan.explain import plan_lines
 from lakerunner.promql.operators import Limits
-from lakerunner.promql.plan import PromqlQuestion, SeriesFinish, compile_promql
+from lakerunner.promql.plan import PromqlFinish, PromqlQuestion, compile_promql
 from lakerunner.series.values import Steps
 from suites.golden import check_golden, files_of, queries_of
 
@@ -59,6 +59,6 @@ def test_a_plan_is_a_value(path: Path) -> None:
         assert plan == again
         assert len({plan, again}) == 1
         assert repr(plan) == repr(again)
-        assert isinstance(plan.finish, SeriesFinish)
+        assert isinstance(plan.finish, PromqlFinish)
         steps = plan.finish.query.steps
         assert plan.finish.within(steps) == plan

@@ -21,7 +21,7 @@ from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.plan.plan import Shard
 from lakerunner.promql.operators import Selection
-from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.metrics.metric_segments import Blocks, MetricSegments
 from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.series.values import Samples
 from query.sample_lake import OWN, Elsewhere
@@ -101,7 +101,7 @@ class MetricLake:
     def blocks(
         self, matchers: Sequence[Matcher], between: tuple[int, int] = ALL, shard: Shard = WHOLE, **how: Any
     ) -> list[Samples]:
-        return list(self.metrics.samples(self.segments, Selection(tuple(matchers), *between, shard), **how))
+        return list(Blocks(self.metrics, self.segments, Selection(tuple(matchers), *between, shard), **how))
 
     def samples(
         self, matchers: Sequence[Matcher], between: tuple[int, int] = ALL

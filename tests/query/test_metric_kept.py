@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.promql.operators import Selection
-from lakerunner.query.metrics.metric_segments import MetricSegments
+from lakerunner.query.metrics.metric_segments import Blocks, MetricSegments
 from lakerunner.query.metrics.segment_file import SegmentFile
 from lakerunner.query.segment_cache.cache import SegmentCache
 from query.metric_lake import ALL, T0, MetricLake, gauge, named, plain
@@ -53,7 +53,7 @@ def test_no_more_is_kept_than_may_be(tmp_path: Path, reads: list[int], keep_byte
     lake = _lake(tmp_path)
     cache = SegmentCache(lake.store, tmp_path / "bounded", 1 << 30)
     metrics = MetricSegments(cache, keep_bytes=keep_bytes)
-    found = [[plain(one) for one in metrics.samples(lake.segments, Selection(named("up"), *ALL))] for _ in range(2)]
+    found = [[plain(one) for one in Blocks(metrics, lake.segments, Selection(named("up"), *ALL))] for _ in range(2)]
     assert found[0] == found[1]
     assert len(reads) == 4 + read_again
 
@@ -63,6 +63,6 @@ def test_samples_are_read_again_when_someone_removes_the_cache(tmp_path: Path) -
     metrics = MetricSegments(SegmentCache(lake.store, tmp_path / "removed", 1 << 30), keep_bytes=0)
     found = []
     for _ in range(3):
-        found.append([plain(one) for one in metrics.samples(lake.segments, Selection(named("up"), *ALL))])
+        found.append([plain(one) for one in Blocks(metrics, lake.segments, Selection(named("up"), *ALL))])
         removed(tmp_path / "removed")
     assert found[0] == found[1] == found[2] != []

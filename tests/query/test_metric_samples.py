@@ -16,6 +16,7 @@ from lakerunner.model.labels.matcher import Matcher
 from lakerunner.plan.plan import Shard
 from lakerunner.promql.operators import Selection
 from lakerunner.promql.selection.staleness import STALE
+from lakerunner.query.metrics.metric_segments import Blocks
 from query.metric_lake import ALL, EVERY, NS, T0, MetricLake, bits, gauge, metric, named, plain, prom, written
 from query.sample_lake import OTHER
 
@@ -157,7 +158,7 @@ def test_blocks_and_shards_together_are_the_whole(lake: MetricLake) -> None:
     whole = reference(points)
     assert lake.samples(EVERY) == whole
     for most in (1, 40, 300):
-        blocks = [plain(one) for one in lake.blocks(EVERY, block_samples=most)]
+        blocks = [plain(one) for one in lake.blocks(EVERY, most=most)]
         assert len(blocks) > 1
         assert {labels: samples for block in blocks for labels, samples in block.items()} == whole
         assert sum(map(len, blocks)) == len(whole)
@@ -166,7 +167,7 @@ def test_blocks_and_shards_together_are_the_whole(lake: MetricLake) -> None:
     listed = [labels for blocks in shards for block in blocks for labels in block]
     assert sorted(listed) == sorted(whole)
     fresh = lake.fresh()
-    again = fresh.samples(lake.segments[::-1], Selection(EVERY, *ALL, Shard(1, 3)))
+    again = Blocks(fresh, lake.segments[::-1], Selection(EVERY, *ALL, Shard(1, 3)))
     assert [list(one.labels) for one in again] == [list(one.labels) for one in lake.blocks(EVERY, shard=Shard(1, 3))]
 
 
@@ -196,12 +197,12 @@ def test_series_are_spread_over_row_groups(lake: MetricLake, monkeypatch: pytest
 def test_only_the_given_segments_are_read_and_organizations_are_apart(lake: MetricLake) -> None:
     lake.add(gauge("up", [(T0, 1.0)]))
     lake.add(gauge("up", [(T0, 2.0)]), organization=OTHER)
-    own = lake.metrics.samples(lake.segments[:1], Selection(named("up"), *ALL))
-    other = lake.metrics.samples(lake.segments[1:], Selection(named("up"), *ALL))
+    own = Blocks(lake.metrics, lake.segments[:1], Selection(named("up"), *ALL))
+    other = Blocks(lake.metrics, lake.segments[1:], Selection(named("up"), *ALL))
     assert [one.values.tolist() for one in own] == [[1.0]]
     assert [one.values.tolist() for one in other] == [[2.0]]
     with pytest.raises(ValueError, match="several organizations"):
-        list(lake.metrics.samples(lake.segments, Selection(named("up"), *ALL)))
+        list(Blocks(lake.metrics, lake.segments, Selection(named("up"), *ALL)))
 
 
 @pytest.mark.parametrize("name", ["parquet", "series.parquet"])
@@ -215,7 +216,7 @@ def test_a_damaged_file_is_named(lake: MetricLake, name: str) -> None:
     with pytest.raises(Corrupt, match=str(bad.id)) as caught:
         lake.blocks(named("up"))
     assert caught.value.segment == bad.id
-    good = lake.metrics.samples(lake.segments[:1], Selection(named("up"), *ALL))
+    good = Blocks(lake.metrics, lake.segments[:1], Selection(named("up"), *ALL))
     assert [len(one.times) for one in good] == [500]
 
 
@@ -223,7 +224,7 @@ def test_the_account_says_what_was_read(lake: MetricLake) -> None:
     for n in range(3):
         lake.add(gauge("up", [(T0 + n, 1.0)]))
     lake.add(gauge("down", [(T0, 1.0)]))
-    blocks = lake.metrics.samples(lake.segments, Selection(named("up"), T0, T0 + 2))
+    blocks = Blocks(lake.metrics, lake.segments, Selection(named("up"), T0, T0 + 2))
     assert [len(one.times) for one in blocks] == [2]
     assert blocks.account.read == 2
     assert blocks.account.pruned == {"series": 1, "statistics": 1}

@@ -23,6 +23,7 @@ from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.promql.operators import Selection
 from lakerunner.query.metrics.list_series import exemplars_of, metadata_of, series_of
+from lakerunner.query.metrics.metric_segments import Blocks
 from query.metric_lake import ALL, EVERY, NS, T0, MetricLake, label, metric, named, plain, prom
 from query.sample_lake import OWN
 
@@ -208,7 +209,7 @@ def test_merged_segments_give_the_same_samples_to_the_last_bit(lake: MetricLake,
     chance.shuffle(segments)
     for between in (ALL, (T0 + 1, T0 + 5)):
         whole, merged = (
-            list(lake.fresh().samples(some, Selection(EVERY, *between))) for some in (lake.segments, segments)
+            list(Blocks(lake.fresh(), some, Selection(EVERY, *between))) for some in (lake.segments, segments)
         )
         assert [repr(plain(one)) for one in merged] == [repr(plain(one)) for one in whole]
         assert [one.starts is None for one in merged] == [one.starts is None for one in whole]

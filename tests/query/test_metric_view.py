@@ -289,7 +289,5 @@ def test_real_telemetry_is_seen_as_protobuf_says(lake: MetricLake, shared_data: 
     assert rest.keys() == wanted.keys()
     for labels, samples in rest.items():
         assert samples == sorted(wanted[labels].items()), labels
-    blocks = [
-        plain(one) for one in lake.blocks((*EVERY, Matcher("__name__", "!=", "target_info")), block_samples=50_000)
-    ]
+    blocks = [plain(one) for one in lake.blocks((*EVERY, Matcher("__name__", "!=", "target_info")), most=50_000)]
     assert sum(map(len, blocks)) == len(found)

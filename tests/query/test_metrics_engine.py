@@ -28,6 +28,7 @@ from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.contract.failures import Limits
 from lakerunner.query.metric_queries import MetricQueries
+from lakerunner.query.metrics.metric_segments import Blocks
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.series_answer import StepGroup
@@ -207,7 +208,7 @@ class AllSamples:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         segments = [one for one in self._lake.segments if one.organization == OWN]
-        return join_samples(list(self._lake.metrics.samples(segments, Selection(matchers, start, end))))
+        return join_samples(list(Blocks(self._lake.metrics, segments, Selection(matchers, start, end))))
 
 
 @pytest.mark.parametrize("text", QUERIES)

@@ -143,19 +143,19 @@ def test_segments_are_let_go_however_a_query_ends(small: Lake) -> None:
     worker = small.worker(max_rows=50)
     done = worker.run(unit("SELECT message FROM scan_1 LIMIT 50", small))
     assert done.schema.names == ["message"]
-    assert worker._cache.held == 1
+    assert worker.cache.held == 1
     list(done)
-    assert worker._cache.held == 0
+    assert worker.cache.held == 0
     with pytest.raises(TooLarge):
         list(worker.run(unit("SELECT message FROM scan_1", small)))
-    assert worker._cache.held == 0
+    assert worker.cache.held == 0
     with pytest.raises(UserError, match="Could not convert"):
         list(worker.run(unit("SELECT message::INTEGER FROM scan_1", small)))
-    assert worker._cache.held == 0
+    assert worker.cache.held == 0
     left = worker.run(unit("SELECT message FROM scan_1 LIMIT 1", small))
     next(iter(left))
     left.close()
-    assert worker._cache.held == 0
+    assert worker.cache.held == 0
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ class TestIsolation:
             Unit(OWN, Leaf(scan, SqlRows("SELECT 1")), tuple(lake.all))
         honest = Unit(OTHER, Leaf(scan, SqlRows("SELECT 1")), (lake.all[-1],)).to_bytes()
         forged = honest.replace(
-            f'{{"version":4,"organization":"{OTHER}"'.encode(), f'{{"version":4,"organization":"{OWN}"'.encode()
+            f'{{"version":5,"organization":"{OTHER}"'.encode(), f'{{"version":5,"organization":"{OWN}"'.encode()
         )
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):

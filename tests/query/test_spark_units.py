@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -110,7 +111,7 @@ class Asker:
 
     def by_tasks(self, text: str) -> pa.Table:
         """Units run as tasks, also of a query that Spark SQL would run whole."""
-        plan = compile_sql(text, OWN, NOW, types=self.sql._syntax.types(OWN))
+        plan = compile_sql(text, OWN, NOW, types=partial(self.sql._syntax.columns, OWN))
         answer = self.engine.answer(OWN, plan, Options(NOW, text=text, engine="spark"))
         return pa.Table.from_batches(list(answer), schema=answer.schema)
 

@@ -116,7 +116,7 @@ def only_whole(lake: Lake) -> None:
 def relation_of(lake: Lake, scan: Scan) -> str:
     """As a worker makes it, with what the footers of the files say."""
     worker: QueryWorker = lake.worker()
-    with worker._cache.hold(scan, lake.all) as held:
+    with worker.cache.hold(scan, lake.all) as held:
         return relation_sql(scan, lake.all, held.files, in_order=False)
 
 

@@ -87,8 +87,8 @@ def test_a_segment_of_another_signal_is_refused() -> None:
         b"[]",
         b"{}",
         b'{"version":1}',
-        b'{"version":4,"organization":"x","operator":{"name":"sql"},"column_sets":[],"segments":[],"scan":{}}',
-        b'{"version":4,"organization":"x","operator":{"name":"none"},"column_sets":[],"segments":[],"scan":{}}',
+        b'{"version":5,"organization":"x","operator":{"name":"sql"},"column_sets":[],"segments":[],"scan":{}}',
+        b'{"version":5,"organization":"x","operator":{"name":"none"},"column_sets":[],"segments":[],"scan":{}}',
         b"\xff",
     ],
 )

@@ -318,8 +318,8 @@ def test_a_worker_of_another_cluster_or_version_is_not_the_askers_fault(wide: La
         (worker,) = workers.here()
         unit = Unit(OWN, leaf(), ())
         newer = replace(unit)
-        object.__setattr__(newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":4', b'"version":99'))
-        with pytest.raises(Lost, match="refused the unit: work unit of version 99: this worker takes version 4"):
+        object.__setattr__(newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":5', b'"version":99'))
+        with pytest.raises(Lost, match="refused the unit: work unit of version 99: this worker takes version 5"):
             worker.run(newer)
 
 

@@ -30,7 +30,6 @@ from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
-from lakerunner.services.ingest import commit_of
 from suites.checked import ORG, START_NS, CheckedLake
 from suites.queries import sql_queries
 
@@ -68,17 +67,17 @@ class RawLake:
         index = self.lake.index
         index.sources.announce([Arrival(one, organization, collector, signal, "t", b"") for one in sources])
         self.lake.sql("DELETE FROM lrdb.outbox")
-        commits = [
-            commit_of(ingest_group(box, self.address, INGEST))
+        results = [
+            ingest_group(box, self.address, INGEST)
             for box in (
                 IngestBox(organization, collector, signal, tuple(sources[task::tasks])) for task in range(tasks)
             )
         ]
         whole = Commit(
-            tuple(segment for one in commits for segment in one.segments),
-            tuple(source for one in commits for source in one.done),
-            tuple(failure for one in commits for failure in one.failed),
-            findings=tuple(found for one in commits for found in one.findings),
+            tuple(segment for one in results for segment in one.segments),
+            tuple(source for one in results for source in one.done),
+            tuple(failure for one in results for failure in one.failed),
+            findings=tuple(found for one in results for found in one.findings),
         )
         assert whole.failed == ()
         index.commit(whole)

@@ -74,8 +74,6 @@ def _no_endpoint(request: Request) -> NotFound:
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     if any(route.path_regex.match(meant) for route in routes):
         return NotFound(f"there is no endpoint {path}: did you mean {meant}?")
-    if path.startswith("/loki/"):
-        return NotFound(f"there is no endpoint {path}: LogQL is not available yet, query logs by POST /api/v1/sql")
     return NotFound(f"there is no endpoint {path}: GET /openapi.json lists all endpoints")
 
 

@@ -1,7 +1,8 @@
-"""Organizations: the owners of telemetry, their limits and retention. Every other row belongs to one."""
+"""Organizations: the owners of telemetry, their limits, stream rules and retention. Every other row belongs to one."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -10,6 +11,7 @@ from lakerunner.index.database import Database
 from lakerunner.model.errors import Conflict, NotFound
 from lakerunner.model.organization import Organization, Share
 from lakerunner.model.retention_policy import RetentionKey
+from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
 from lakerunner.model.time import SECOND_NS
 
 RetentionRows = dict[RetentionKey, int | None]  # ns; None: forever
@@ -41,6 +43,17 @@ class Organizations:
 
     def limit(self, organization: UUID, share: Share) -> None:
         if not self._database.run("organizations.limit", vars(share) | {"id": organization}):
+            raise NotFound(f"organization {organization} not found")
+
+    def stream_rules(self, organization: UUID) -> StreamRules:
+        """Return the rules for its log streams; Loki's for an organization without its own, or an unknown one."""
+        rows = self._database.rows("organizations.stream_rules", {"id": organization})
+        return StreamRules.from_json(rows[0][0]) if rows and rows[0][0] is not None else DEFAULT_RULES
+
+    def set_stream_rules(self, organization: UUID, rules: StreamRules | None) -> None:
+        """Set the rules for its log streams; None: Loki's again."""
+        stored = None if rules is None else json.dumps(rules.to_json())
+        if not self._database.run("organizations.set_stream_rules", {"id": organization, "rules": stored}):
             raise NotFound(f"organization {organization} not found")
 
 

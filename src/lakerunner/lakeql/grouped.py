@@ -166,7 +166,7 @@ def split_groups(select: exp.Select, context: SelectContext, filters: list[exp.E
     clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
     if not all(taken.take(clause) for clause in clauses if clause is not None):
         return None
-    bound = types.of(_probe(select, keys, taken, context), context.draft.scan())
+    bound = types(_probe(select, keys, taken, context), context.draft.scan())
     if bound is None or not taken.bind(bound[len(select.expressions) + len(keys) :]):
         return None
     _rewrite(select, taken, bound[: len(select.expressions) + len(keys)])

@@ -3,7 +3,8 @@
 Comes in: a pattern and values, alone or as an Arrow column. Goes out: which values match, and their groups. What always
 holds: a pattern means `^(?s:pattern)$`, time is linear in the value's length, and what Go's RE2 refuses is refused in
 Go's words. google-re2 compiles, matches single values and finds groups; columns go to the RE2 inside Arrow, which is
-some twenty times as fast there (docs/decisions/0017).
+some twenty times as fast there (docs/decisions/0017). `TextSearch` is for the stages of LogQL: there a pattern is
+looked for in any part of a text, and a dot does not match a newline.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Regex:
         self._re2 = _compile(self.text, captures=captures)
         self.names = _names(self._re2)
         self.count: int = self._re2.groups
-        self._work_per_byte: int = self._re2.programsize * (self.count + _GROUP_FREE_WORK)
+        self._work_per_byte = _work_per_byte(self._re2)
 
     def matches(self, value: str) -> bool:
         return self._re2.fullmatch(_encoded(value)) is not None
@@ -61,22 +62,58 @@ class Regex:
     def groups(self, value: str) -> tuple[str, ...] | None:
         """Return the whole value and its groups, "" for one without a part in the match; None if nothing matches."""
         data = _encoded(value)
-        self._check_work(len(data))
+        _check_work(self, len(data) * self._work_per_byte, len(data))
         found = self._re2.fullmatch(data)
-        if found is None:
-            return None
-        spans = map(found.span, range(self.count + 1))  # (-1, -1) for a group without a part
-        if value.isascii():
-            return tuple(value[start:end] for start, end in spans)
-        whole = value.encode("utf-8", "surrogatepass")
-        return tuple(whole[start:end].decode("utf-8", "surrogatepass") for start, end in spans)
+        return None if found is None else _parts(found, value, self.count)
 
-    def _check_work(self, length: int) -> None:
-        if self._work_per_byte * length > MAX_WORK:
-            raise TooLarge(
-                f"finding the {self.count} groups of a regular expression in a value of {length} bytes takes too long: "
-                f"make it simpler, or its groups fewer: `{_shortened(self.text)}`"
-            )
+
+class TextSearch:
+    """A compiled pattern that is looked for in any part of a text. `names` are the numbers of the named groups."""
+
+    def __init__(self, text: str, *, captures: bool) -> None:
+        self.text = text
+        self._re2 = _compile(text, captures=captures)
+        self.names = _names(self._re2)
+        self.count: int = self._re2.groups
+        self._work_per_byte = _work_per_byte(self._re2)
+
+    def found_in(self, value: str) -> bool:
+        return self._re2.search(_encoded(value)) is not None
+
+    def groups(self, value: str) -> tuple[str, ...] | None:
+        """Return the first match and its groups, "" for one without a part in it; None if nothing matches."""
+        data = _encoded(value)
+        _check_work(self, len(data) * self._work_per_byte, len(data))
+        found = self._re2.search(data)
+        return None if found is None else _parts(found, value, self.count)
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def compile_search(pattern: str) -> TextSearch:
+    """Compile the pattern of a line filter. Raise UserError with what is wrong with it."""
+    _check_go_only(pattern, _names(_compile(pattern, captures=True)))
+    return TextSearch(pattern, captures=False)
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def compile_whole_search(pattern: str) -> TextSearch:
+    """Compile the pattern of a label filter, which must match the whole value. Raise UserError if it is wrong."""
+    _check_go_only(pattern, _names(_compile(pattern, captures=True)))
+    return TextSearch(f"^(?:{pattern}{_closing(pattern)})$", captures=False)
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def compile_group_search(pattern: str) -> TextSearch:
+    """Compile a pattern whose groups are needed. Raise UserError with what is wrong with it."""
+    search = TextSearch(pattern, captures=True)
+    _check_go_only(pattern, search.names)
+    return search
+
+
+def repeated_group_name(pattern: str) -> str | None:
+    """Return a name that two groups have, which Go allows and RE2 in C++ does not; None if there is none."""
+    names = _NAMED.findall(_ESCAPE.sub("", pattern))
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
 
 
 @lru_cache(maxsize=_MAX_CACHED)
@@ -94,8 +131,7 @@ def compile_capturing(pattern: str) -> Regex:
     """
     regex = Regex(pattern, captures=True)
     _check_go_only(pattern, regex.names)
-    names = _NAMED.findall(_ESCAPE.sub("", pattern))
-    if len(set(names)) < len(names):  # $name means the first of them that takes part, which RE2 does not report
+    if repeated_group_name(pattern):  # $name means the first of them that takes part, which RE2 does not report
         raise _fault("invalid named capture", pattern)
     return regex
 
@@ -106,6 +142,28 @@ def search_column(values: pa.Array, pattern: str, *, ignore_case: bool = False) 
         return pc.match_substring_regex(values, pattern, ignore_case=ignore_case)
     except pa.ArrowInvalid as error:
         raise UserError(str(error)) from error
+
+
+def _work_per_byte(compiled_pattern: Any) -> int:
+    work: int = compiled_pattern.programsize * (compiled_pattern.groups + _GROUP_FREE_WORK)
+    return work
+
+
+def _check_work(regex: Regex | TextSearch, work: int, length: int) -> None:
+    if work > MAX_WORK:
+        raise TooLarge(
+            f"finding the {regex.count} groups of a regular expression in a value of {length} bytes takes too long: "
+            f"make it simpler, or its groups fewer: `{_shortened(regex.text)}`"
+        )
+
+
+def _parts(found: Any, value: str, count: int) -> tuple[str, ...]:
+    """Return the whole match and its groups; a group without a part in it, whose span is (-1, -1), is empty."""
+    spans = map(found.span, range(count + 1))
+    if value.isascii():
+        return tuple(value[start:end] for start, end in spans)
+    whole = value.encode("utf-8", "surrogatepass")
+    return tuple(whole[start:end].decode("utf-8", "surrogatepass") for start, end in spans)
 
 
 def _names(compiled_pattern: Any) -> dict[str, int]:

@@ -27,6 +27,15 @@ NUMBER_TYPES = {
 }
 
 
+# `arrived` is when the row's segment was ingested, `row_number` its place there: rows of equal time, in this order, are
+# in the order in which they arrived. The maps of attributes have typed JSON behind a NUL for values that are neither
+# strings, integers, booleans nor bytes, and the plain text of those.
+ARRIVED, ROW_NUMBER = "arrived", "row_number"
+INTERNAL_COLUMNS = {ARRIVED: "BIGINT", ROW_NUMBER: "BIGINT"} | {
+    scope.map_column: "MAP(VARCHAR, VARCHAR)" for scope in SCOPES
+}
+
+
 @dataclass(frozen=True, order=True)
 class TypedAttributes:
     """The first of these attributes that is not null, as a type instead of as text.
@@ -50,6 +59,8 @@ class Scan:
     query's own filter decides.
 
     `stored` are columns of the segments' files that no language knows; they are read, but not in any relation.
+    `internal` are columns that no SQL of a user can name, for operators that work on rows as they were stored: those of
+    INTERNAL_COLUMNS.
 
     The names of the further columns start with the scan's relation, so that no other relation of the query has them."""
 
@@ -62,9 +73,13 @@ class Scan:
     conditions: tuple[Condition, ...] = ()
     stored: tuple[str, ...] = ()
     typed: tuple[TypedAttributes, ...] = ()
+    internal: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         signal_named(self.signal)
+        for name in self.internal:
+            if name not in INTERNAL_COLUMNS:
+                raise ValueError(f"{name!r} is not an internal column: use one of {', '.join(INTERNAL_COLUMNS)}")
 
 
 def attribute_column(relation: str, attribute: Attribute) -> str:
@@ -86,10 +101,15 @@ def id_column(relation: str, column: str) -> str:
     return f"{relation}.{column}.bytes"
 
 
+def internal_column(relation: str, name: str) -> str:
+    """Return the column name of an internal column in the scan's relation."""
+    return f"{relation}.{name}.internal"
+
+
 class Types(Protocol):
     """Binds SQL to types. query/ implements it with DuckDB, for languages, which do no I/O."""
 
-    def of(self, sql: str, scan: Scan) -> Sequence[tuple[str, str]] | None:
+    def __call__(self, sql: str, scan: Scan) -> Sequence[tuple[str, str]] | None:
         """Return (name, type) of each column of a SELECT over the scan's relation; None if it cannot be bound."""
 
 

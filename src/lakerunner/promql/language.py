@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakerunner.model.time import MS_NS
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.selection.notes import WORDS
 from lakerunner.promql.selection.selectors import instant, ranged, reach
@@ -13,6 +14,7 @@ SUBQUERY_STEP_MS = 60_000
 
 PROMQL = Language(
     FUNCTIONS,
+    MS_NS,
     WORDS,
     SUBQUERY_STEP_MS,
     Instants(LOOKBACK_MS, instant, latest_index, latest_of_buckets),

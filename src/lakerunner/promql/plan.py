@@ -6,7 +6,7 @@ question alone; it states which rollups may serve a leaf, and which of them exis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +15,7 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, without_name
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.tier import RAW
-from lakerunner.plan.operator import Operator
-from lakerunner.plan.plan import Cut, Finish, Leaf, Plan, Rollup
+from lakerunner.plan.plan import Cut, Leaf, Plan, Rollup
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import LOOKBACK_MS, PROMQL
 from lakerunner.promql.operators import NO_LIMITS, FetchSamples, Limits, Selection, SeriesFragment, steps_text
@@ -27,17 +26,15 @@ from lakerunner.promql.selection.smoothing import extended_samples
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, finish, most_steps
 from lakerunner.series.evaluation.fragments import reaches, split
+from lakerunner.series.evaluation.series_finish import AnswerValue, LeafValues, Select, SeriesFinish
 from lakerunner.series.expression import Expression, Kind
 from lakerunner.series.function import Source, kind_of
+from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows, sort_by_labels
+from lakerunner.series.values import Samples, Steps, Value, Vector, Windows, sort_by_labels
 
 EVERY_SAMPLE = "this part of the query needs every sample"
 _RAW_REQUESTED = "the request has tier=raw"
-AnswerValue = Vector | Scalar | String | Samples
-LeafValues = Mapping[Operator, Vector | Samples]
-# Fetches samples that no leaf of the plan reads: those that info() turns out to need.
-Select = Callable[[FetchSamples], Samples]
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class SeriesQuery:
         selected = dict.fromkeys(self._selections(found.rest, self.steps))
         leaves = [self._fragment_leaf(one) for one in fragments]
         leaves += [samples_leaf(FetchSamples(one, self.limits)) for one in selected]
-        return Plan(tuple(filter(None, leaves)), SeriesFinish(self, found.rest, fragments))
+        return Plan(tuple(filter(None, leaves)), PromqlFinish(self, found.rest, fragments))
 
     def _fragment(self, expression: Expression, steps: Steps) -> SeriesFragment:
         selection = next(self._selections(expression, steps), None)
@@ -92,29 +89,41 @@ def samples_leaf(operator: FetchSamples) -> Leaf | None:
 
 
 @dataclass(frozen=True)
-class SeriesFinish(Finish):
+class PromqlFinish(SeriesFinish):
     """Evaluate `rest`, whose Given nodes are the values of `fragments` by number. A fragment without a leaf has no
-    samples."""
+    samples. Samples that no leaf reads are those that info() turns out to need."""
 
     query: SeriesQuery
     rest: Expression
     fragments: tuple[SeriesFragment, ...]
 
+    @property
+    def language(self) -> Language:
+        return PROMQL
+
+    @property
+    def kind(self) -> Kind:
+        return self.query.kind
+
+    @property
+    def steps(self) -> Steps:
+        return self.query.steps
+
+    @property
+    def max_samples(self) -> int:
+        return self.query.limits.max_samples
+
     def within(self, steps: Steps) -> Plan:
-        """Return the plan for some of the steps."""
         return replace(self.query, steps=steps).plan()
 
     def unfolded(self) -> Plan:
-        """Return the plan in which workers do not aggregate."""
         return self.query.plan(fold=False)
 
     def check(self, bounds: Bounds) -> None:
-        """Refuse an expression with more steps than may be held, before anything is read for it."""
         for one in self.fragments:
             bounds.hold(1, most_steps(one.expression, one.steps, PROMQL))
 
     def run(self, values: LeafValues, select: Select, bounds: Bounds, notes: Notes) -> AnswerValue:
-        """Evaluate the rest. `values` are the results of the leaves by operator."""
         given = [
             found if isinstance(found := values.get(one), Vector) else one.fold((), notes) for one in self.fragments
         ]

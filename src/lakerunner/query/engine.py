@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from lakerunner.logql.metric_finish import LogqlFinish
 from lakerunner.model.segment import Segment
 from lakerunner.plan.explain import Explain
 from lakerunner.plan.plan import Collect, Finish, Leaf, Plan, SqlFinish
 from lakerunner.plan.scan import Scan
-from lakerunner.promql.plan import SeriesFinish
+from lakerunner.promql.plan import PromqlFinish
 from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account, total
 from lakerunner.query.explain_answer import ExplainAnswer, explained_lines
@@ -181,6 +182,7 @@ class Engine:
 
 FINISHES: Mapping[type[Finish], Callable[[Engine, UUID, Plan, Options], Any]] = {
     SqlFinish: Engine.answer_rows,
-    SeriesFinish: Engine.answer_series,
+    PromqlFinish: Engine.answer_series,
+    LogqlFinish: Engine.answer_series,
     Collect: Engine.collect,
 }

@@ -12,12 +12,15 @@ some of them have expired.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Event, Lock, Timer
 from time import monotonic
 from typing import Any
 from uuid import UUID
+
+import pyarrow as pa
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.lru import LruCache
@@ -33,6 +36,7 @@ from lakerunner.query.contract.failures import cancelled, too_long
 from lakerunner.query.gather import Gather, GatherOptions, Task
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.options import DUCKDB, SPARK, Options, SparkIsOff, read_engine
+from lakerunner.query.row_gather import RowGather
 from lakerunner.query.workers import LeasedWorkers, TaskPool, Workers, release
 from lakerunner.series.evaluation.pieces import Piece, SeriesOperator
 
@@ -179,7 +183,7 @@ class LeafRun:
         self._how = replace(resources.gathering, partial=options.partial)
         self._lock = Lock()
         self._account = Account()
-        self._running: PieceGather | None = None
+        self._running: Gather | None = None
         self._stopped = Event()
         self._timer: Timer | None = None
         self._deadline = inf
@@ -242,12 +246,26 @@ class LeafRun:
         if not pick.segments:
             return []
         gather = PieceGather(self.organization, leaf, pick.segments, self._workers, self._how, tiles)
+        with self._accounted(gather):
+            return gather.pieces()
+
+    def rows(self, leaf: Leaf, pick: Pick) -> Iterator[pa.RecordBatch]:
+        """Have workers run a leaf on rows over the picked segments; yield its batches as they come."""
+        self.check()
+        if pick.segments:
+            gather = RowGather(self.organization, leaf, pick.segments, self._workers, self._how)
+            with self._accounted(gather):
+                yield from gather
+
+    @contextmanager
+    def _accounted(self, gather: Gather) -> Iterator[None]:
+        """Let `close` stop the gather, and count what it took."""
         with self._lock:
             self._running = gather
         try:
             if self._stopped.is_set():  # close() sets the flag first: it sees this gather, or we see the flag
                 self.check()
-            return gather.pieces()
+            yield
         except UserError:
             self.check()
             raise

@@ -48,12 +48,14 @@ class MetricQueries:
 
     def promql(self, organization: UUID, question: PromqlQuestion) -> SeriesAnswer:
         """Return at once. UserError for an invalid query; later errors are raised by the answer."""
-        answer: SeriesAnswer = self.engine.answer(organization, self._plan(question), _options(question))
+        plan = compile_promql(question, self.limits, delayed_names=self.delayed_names)
+        answer: SeriesAnswer = self.engine.answer(organization, plan, _options(question))
         return answer
 
     def explain(self, organization: UUID, question: PromqlQuestion, how: Explain) -> Answer:
         """Return the lines of EXPLAIN."""
-        answer: Answer = self.engine.answer(organization, self._plan(question), _options(question, how))
+        plan = compile_promql(question, self.limits, delayed_names=self.delayed_names)
+        answer: Answer = self.engine.answer(organization, plan, _options(question, how))
         return answer
 
     def series(
@@ -110,9 +112,6 @@ class MetricQueries:
 
     def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
         return SeriesCounter(self.engine, organization, question).answer()
-
-    def _plan(self, question: PromqlQuestion) -> Plan:
-        return compile_promql(question, self.limits, delayed_names=self.delayed_names)
 
     def _lists(self, organization: UUID, start_ms: int, end_ms: int, now_ns: int) -> SeriesLister:
         return SeriesLister(self.engine, organization, start_ms, end_ms, now_ns)

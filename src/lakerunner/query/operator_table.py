@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakerunner.logql.log_lines import LogLines
+from lakerunner.logql.log_samples import LogSamples
+from lakerunner.logql.stream_list import LogStreams
 from lakerunner.plan.operator import Operator, SqlRows
 from lakerunner.promql.operators import FetchSamples, SeriesFragment
 from lakerunner.query.metrics.list_series import ListSeries
@@ -14,6 +17,9 @@ OPERATORS: Mapping[str, type[Operator]] = {
         SqlRows,  # rows of a SELECT
         SeriesFragment,  # a part of a PromQL expression
         FetchSamples,  # samples as they are
+        LogLines,  # lines of a log query
+        LogSamples,  # samples of a range aggregation over lines
+        LogStreams,  # streams with their sizes
         ListSeries,  # series, labels, metadata, exemplars, sketches
     )
 }

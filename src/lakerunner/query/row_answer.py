@@ -125,9 +125,6 @@ class Round:
     leaves: LeafRows
     segments: int
 
-    def start(self) -> None:
-        self.leaves.start()
-
     def close(self) -> None:
         """Close the leaves first, because the answer may be waiting for them."""
         self.leaves.close()
@@ -187,7 +184,7 @@ class RoundAnswer:
             # With a limit, the workers run ahead only after a round that did not reach it.
             ahead = _AHEAD if self._limit is None else min(n, _AHEAD)
             for coming in self._rounds[n : n + ahead + 1]:
-                coming.start()
+                coming.leaves.start()
             yield from round_.answer
             if self._closed:
                 raise cancelled()

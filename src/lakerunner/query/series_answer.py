@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.tier import NO_TILES, NOTHING_EXPIRED, RAW, Tiles, clip_tiles
+from lakerunner.model.time import HOUR_NS, MINUTE_NS
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Leaf, Plan
-from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import FetchSamples, SeriesFragment
-from lakerunner.promql.plan import SeriesFinish, samples_leaf
+from lakerunner.promql.plan import samples_leaf
 from lakerunner.query.contract.account import Account
 from lakerunner.query.known_segments import Pick
 from lakerunner.query.leaf_run import LeafRun, RefusalKey, over_windows, selection_of
@@ -25,18 +25,16 @@ from lakerunner.query.reads import Read, Reads, expired_points, expiry_notes, un
 from lakerunner.series.aggregations.aggregation import NotSplit
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.pieces import Piece, Untiered
+from lakerunner.series.evaluation.series_finish import AnswerValue, SampleOperator, SeriesFinish
 from lakerunner.series.evaluation.tiers import TierChoice
 from lakerunner.series.expression import Kind
 from lakerunner.series.notes import Note, Notes
-from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, String, Vector
+from lakerunner.series.values import NO_SAMPLES, Samples, Steps, Vector
 
-_MINUTE = 60_000
-_HOUR = 60 * _MINUTE
-_DAY = 24 * _HOUR
-_LENGTHS = (
-    *(minutes * _MINUTE for minutes in (1, 5, 15, 30)),
-    *(hours * _HOUR for hours in (1, 2, 6, 12)),
-    *(days * _DAY for days in (1, 2, 7, 30, 365)),
+_LENGTHS_NS = (
+    *(minutes * MINUTE_NS for minutes in (1, 5, 15, 30)),
+    *(hours * HOUR_NS for hours in (1, 2, 6, 12)),
+    *(24 * days * HOUR_NS for days in (1, 2, 7, 30, 365)),
 )
 _GROUPS = 12  # roughly; each group costs a round trip through the workers
 
@@ -47,7 +45,7 @@ class StepGroup:
     vector is Samples. Series are sorted by labels, those of an instant query in the order of the evaluation."""
 
     steps: Steps
-    value: Vector | Scalar | String | Samples
+    value: AnswerValue
 
 
 class SeriesAnswer:
@@ -58,14 +56,15 @@ class SeriesAnswer:
         self._run = run
         self._plan = plan
         self._finish = _finish(plan)
-        self._bounds = Bounds(self._finish.query.limits.max_samples, run.check)
-        self._notes = Notes(PROMQL.words)
+        self._words = self._finish.language.words
+        self._bounds = Bounds(self._finish.max_samples, run.check)
+        self._notes = Notes(self._words)
         self._reads = Reads()
 
     @property
     def kind(self) -> Kind:
         """Return the kind of the expression, known before the evaluation."""
-        return self._finish.query.kind
+        return self._finish.kind
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -85,10 +84,10 @@ class SeriesAnswer:
     def __iter__(self) -> Iterator[StepGroup]:
         """Yield the groups, once. UserError if the query fails, TooLarge past a limit."""
         self._run.start()
-        steps = self._finish.query.steps
+        steps = self._finish.steps
         try:
             if self._run.options.streamed:
-                yield from self._ahead(step_groups(steps))
+                yield from self._ahead(step_groups(steps, self._finish.language.tick_ns))
             else:
                 yield StepGroup(steps, self._value(self._plan))
         finally:
@@ -113,7 +112,7 @@ class SeriesAnswer:
     def _group(self, steps: Steps) -> StepGroup:
         return StepGroup(steps, self._value(self._finish.within(steps)))
 
-    def _value(self, plan: Plan) -> Vector | Scalar | String | Samples:
+    def _value(self, plan: Plan) -> AnswerValue:
         finish = _finish(plan)
         try:
             return self._run_finish(plan, finish)
@@ -121,9 +120,9 @@ class SeriesAnswer:
             unfolded = finish.unfolded()
             return self._run_finish(unfolded, _finish(unfolded))
 
-    def _run_finish(self, plan: Plan, finish: SeriesFinish) -> Vector | Scalar | String | Samples:
+    def _run_finish(self, plan: Plan, finish: SeriesFinish) -> AnswerValue:
         finish.check(self._bounds)
-        notes = Notes(PROMQL.words)
+        notes = Notes(self._words)
         values: dict[Operator, Vector | Samples] = {leaf.operator: self._leaf(leaf, notes) for leaf in plan.leaves}
         value = finish.run(values, self._select, self._bounds, notes)
         self._notes.add(notes.all())
@@ -132,7 +131,7 @@ class SeriesAnswer:
     def _select(self, operator: FetchSamples) -> Samples:
         """Fetch samples whose need became known only during the evaluation."""
         leaf = samples_leaf(operator)
-        return operator.fold(self._raw(leaf, guarded_of(leaf)), Notes(PROMQL.words)) if leaf else NO_SAMPLES
+        return operator.fold(self._raw(leaf, guarded_of(leaf)), Notes(self._words)) if leaf else NO_SAMPLES
 
     def _leaf(self, leaf: Leaf, notes: Notes) -> Vector | Samples:
         operator = leaf.operator
@@ -140,6 +139,10 @@ class SeriesAnswer:
             return operator.fold(self._raw(leaf, guarded_of(leaf)), notes)
         if isinstance(operator, SeriesFragment):
             return operator.fold(self._fragment(leaf, operator), notes)
+        if isinstance(operator, SampleOperator):
+            pick = self._run.pick_raw(leaf.scan)
+            self._run.count(pick.account)
+            return operator.fold(self._run.rows(leaf, pick))
         raise TypeError(f"operator {operator.name} gives no series")
 
     def _fragment(self, leaf: Leaf, fragment: SeriesFragment) -> list[Piece]:
@@ -213,9 +216,9 @@ def guarded_of(leaf: Leaf) -> TierChoice:
     return TierChoice(RAW, None, leaf.rollup.reason if leaf.rollup else "")
 
 
-def step_groups(steps: Steps) -> Iterator[Steps]:
+def step_groups(steps: Steps, tick_ns: int) -> Iterator[Steps]:
     """Split the steps into groups that are computed one after the other."""
-    length = _length(steps)
+    length = _length(steps, tick_ns)
     start = steps.start
     while start <= steps.last:
         border = (start // length + 1) * length
@@ -225,6 +228,6 @@ def step_groups(steps: Steps) -> Iterator[Steps]:
         start = end + steps.step
 
 
-def _length(steps: Steps) -> int:
+def _length(steps: Steps, tick_ns: int) -> int:
     wanted = max(1, (steps.last - steps.start) // _GROUPS)
-    return next((length for length in _LENGTHS if length >= wanted), _LENGTHS[-1])
+    return next((ns // tick_ns for ns in _LENGTHS_NS if ns // tick_ns >= wanted), _LENGTHS_NS[-1] // tick_ns)

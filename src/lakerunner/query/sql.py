@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -72,7 +73,7 @@ class SqlQueries:
         engine = read_engine(question.engine)
         began = self.engine.clock()
         statement = read_statement(question.text)
-        types = self._syntax.types(organization)
+        types = partial(self._syntax.columns, organization)
         plan = compile_sql(statement.query, organization, question.now_ns, parameters=question.parameters, types=types)
         self._syntax.check(organization, statement.query)
         if engine == SPARK and isinstance(plan.finish, SqlFinish) and plan.finish.needs_all:
@@ -136,11 +137,9 @@ class Syntax:
         before = text.encode()[: int(found["position"])].decode(errors="ignore")  # DuckDB counts bytes
         raise UserError(message, QueryText(text).position(len(before)))
 
-    def types(self, organization: UUID) -> BoundTypes:
-        """Return the types (plan/scan.py) of SELECTs, bound in this organization's sandbox."""
-        return BoundTypes(self, organization)
-
     def columns(self, organization: UUID, sql: str, scan: Scan) -> list[tuple[str, str]] | None:
+        """Return the columns of a SELECT over a scan, as Types (plan/scan.py) defines them: bound in this
+        organization's sandbox to the scan's empty relation, so that no file is read."""
         empty = empty_sql(scan)
         request = {"do": "types", "sql": sql, "relation": scan.relation, "empty": empty}
         found = self._answer((sql, empty), lambda: self._sandboxes.ask(organization, request))
@@ -152,17 +151,6 @@ class Syntax:
             known = (ask(),)
             self._known.put(key, known, _ENTRY_BYTES + len(str(key)))
         return known[0]
-
-
-@dataclass(frozen=True)
-class BoundTypes:
-    """The columns of a SELECT over a scan, bound to the scan's empty relation: no file is read."""
-
-    syntax: Syntax
-    organization: UUID
-
-    def of(self, sql: str, scan: Scan) -> list[tuple[str, str]] | None:
-        return self.syntax.columns(self.organization, sql, scan)
 
 
 # ---- SHOW TABLES and DESCRIBE

@@ -25,7 +25,7 @@ from lakerunner.query.operator_table import OPERATORS
 
 # An expression has at most 100 inside each other, two or three levels of JSON each; units are read recursively.
 MAX_LEVELS = 400
-_VERSION = 4
+_VERSION = 5
 _SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
 _CONDITIONS: dict[str, type[Condition]] = {kind.__name__: kind for kind in (Equals, Contains, Present)}
 
@@ -109,6 +109,7 @@ def _scan_fields(scan: Scan) -> dict[str, Any]:
         "ids": scan.ids,
         "conditions": [{"kind": type(one).__name__, **asdict(one)} for one in scan.conditions],
         "typed": [[[[one.scope, one.key] for one in typed.attributes], typed.type] for typed in scan.typed],
+        "internal": scan.internal,
     }
 
 
@@ -122,6 +123,7 @@ def _scan(sent: dict[str, Any]) -> Scan:
         ids=tuple(sent["ids"]),
         conditions=tuple(_condition(one) for one in sent["conditions"]),
         typed=tuple(TypedAttributes(_attributes(attributes), type_) for attributes, type_ in sent["typed"]),
+        internal=tuple(sent["internal"]),
     )
 
 

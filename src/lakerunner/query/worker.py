@@ -50,9 +50,9 @@ class QueryWorker:
     ) -> None:
         self.slots = slots or Slots(units_at_once(0))
         self.metrics = metrics or MetricSegments(cache)
-        self._cache = cache
+        self.cache = cache
         self._limits = limits or sandboxes.limits
-        self._sandboxes = sandboxes
+        self.sandboxes = sandboxes
         self.clock = clock
 
     def run(self, unit: Unit) -> Answer:
@@ -67,25 +67,7 @@ class QueryWorker:
     def rows(self, unit: Unit, operator: RowOperator) -> Running:
         """Return the rows that DuckDB gives the operator."""
         work = _Work(self, unit, operator)
-        return Running(self._sandboxes, work.open, self._limits, work)
-
-    def begin(self, unit: Unit, operator: RowOperator, held: ExitStack) -> tuple[Sandbox, Work, Account]:
-        """Return a sandbox with the unit's files, what it has to do, and what it took to get so far."""
-        try:
-            return self._begin(unit, operator, held)
-        except Vanished:
-            return self._begin(unit, operator, held)
-
-    def _begin(self, unit: Unit, operator: RowOperator, held: ExitStack) -> tuple[Sandbox, Work, Account]:
-        scan = unit.leaf.scan
-        began = self.clock()
-        files = held.enter_context(self._cache.hold(scan, unit.segments, checked=True))
-        fetched = self.clock()
-        sandbox = self._sandboxes.lend(held, unit.organization)
-        relation = relation_sql(scan, unit.segments, sandbox.link(files.files), in_order=operator.steady)
-        work = Work(operator.source_sql(scan), views={scan.relation: relation})
-        seconds = {"fetch": fetched - began, "open": self.clock() - fetched}
-        return sandbox, work, replace(files.account, seconds=seconds)
+        return Running(self.sandboxes, work.open, self._limits, work)
 
 
 class RowsRunning:
@@ -159,13 +141,28 @@ class _Work:
         asked = self._worker.clock()
         self._worker.slots.take(held, self._unit.organization, self._stopped)
         waited = self._worker.clock() - asked
-        sandbox, work, account = self._worker.begin(self._unit, self._operator, held)
+        try:
+            sandbox, work, account = self._begin(held)
+        except Vanished:
+            sandbox, work, account = self._begin(held)
         self.account = account + Account(seconds={"wait": waited})
         held.callback(self._done, self._worker.clock())
         return sandbox, work
 
     def close(self) -> None:
         self._stopped.set()
+
+    def _begin(self, held: ExitStack) -> tuple[Sandbox, Work, Account]:
+        """Return a sandbox with the unit's files, what it has to do, and what it took to get so far."""
+        worker, unit, scan = self._worker, self._unit, self._unit.leaf.scan
+        began = worker.clock()
+        files = held.enter_context(worker.cache.hold(scan, unit.segments, checked=True))
+        fetched = worker.clock()
+        sandbox = worker.sandboxes.lend(held, unit.organization)
+        relation = relation_sql(scan, unit.segments, sandbox.link(files.files), in_order=self._operator.steady)
+        work = Work(self._operator.source_sql(scan), views={scan.relation: relation})
+        seconds = {"fetch": fetched - began, "open": worker.clock() - fetched}
+        return sandbox, work, replace(files.account, seconds=seconds)
 
     def _done(self, began: float) -> None:
         self.account += Account(seconds={"run": self._worker.clock() - began})

@@ -36,9 +36,10 @@ class Language:
     """`words`: the text of its note for each misfit; misfits without a text are not noted. `subquery_step`: the default
     step of a subquery. `instants` is None if the language has no instant selectors. `ranged`: selects the samples of a
     selector that count in ranges. `reach`: how far a selector looks, given the lookback, before the beginning of its
-    range and after the time of the step."""
+    range and after the time of the step. `tick_ns`: the length of a tick (docs/decisions/0018)."""
 
     functions: Mapping[str, Function]
+    tick_ns: int = 1
     words: Words = field(default_factory=dict)
     subquery_step: int = 0
     instants: Instants | None = None

@@ -85,13 +85,23 @@ class Ingest:
         return all(ended)
 
     def _ingest(self, box: IngestBox) -> bool:
-        """Run one job and commit it. Return False if a worker died of it, or another worker committed some of it
-        first."""
+        """Run one job and commit it. Return False if a worker died of it and other workers live, since then the box may
+        be to blame (if the JVM is gone, it is not), or if another worker committed some of it first."""
         started = time.monotonic()
         log.debug("box taken", signal=box.signal, collector=box.collector, objects=len(box.sources))
-        result = self._run(box)
-        if result is None:
-            return False
+        parts, identities = self._parts, [source.identity for source in box.sources]
+        self._sources.begin(identities)
+        try:
+            with parts.spark() as session:
+                try:
+                    result = ingest_box(session, box, parts.address, parts.limits, parts.mappings)
+                except Crashed as error:
+                    probe_workers(session)
+                    log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
+                    return False
+        except Unavailable:
+            self._sources.give_back(identities)
+            raise
         reach("before-commit")
         if not self._commit(box, result):
             return False
@@ -99,26 +109,17 @@ class Ingest:
         _report(box, result, time.monotonic() - started)
         return True
 
-    def _run(self, box: IngestBox) -> BoxResult | None:
-        """Run the job of the box. Return None if a worker died of it and other workers live: then the box may be to
-        blame. If the JVM is gone, it is not."""
-        parts, identities = self._parts, [source.identity for source in box.sources]
-        self._sources.begin(identities)
-        try:
-            with parts.spark() as session:
-                try:
-                    return ingest_box(session, box, parts.address, parts.limits, parts.mappings)
-                except Crashed as error:
-                    probe_workers(session)
-                    log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
-                    return None
-        except Unavailable:
-            self._sources.give_back(identities)
-            raise
-
     def _commit(self, box: IngestBox, result: BoxResult) -> bool:
+        commit = Commit(
+            result.segments,
+            result.done,
+            result.failed,
+            messages=commit_messages(result.segments),
+            findings=result.findings,
+            rerouted=_reroute(box, result),
+        )
         try:
-            self._parts.index.commit(replace(commit_of(result), rerouted=_reroute(box, result)))
+            self._parts.index.commit(commit)
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
             log.debug("another worker committed first; processing the rest of the box", objects=len(box.sources))
@@ -139,11 +140,6 @@ class Ingest:
     def _unfinished(self, box: IngestBox) -> list[SourceObject]:
         settled = self._sources.settled([source.identity for source in box.sources], box.signal)
         return [source for source in box.sources if source.identity not in settled]
-
-
-def commit_of(result: BoxResult) -> Commit:
-    messages = commit_messages(result.segments)
-    return Commit(result.segments, result.done, result.failed, messages=messages, findings=result.findings)
 
 
 def _reroute(box: IngestBox, result: BoxResult) -> tuple[Arrival, ...]:

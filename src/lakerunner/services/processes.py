@@ -18,6 +18,9 @@ from lakerunner.api.admin.objects_api import ObjectsApi
 from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.loki.known_rules import KnownRules
+from lakerunner.api.loki.log_queries import LokiLimits
+from lakerunner.api.loki.loki_api import LokiApi
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
@@ -31,6 +34,7 @@ from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host, p
 from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.api.tls import Certificate
 from lakerunner.api.workers.worker_api import WorkerApi
+from lakerunner.logql.log_limits import LogLimits
 from lakerunner.model.errors import UserError
 from lakerunner.model.merging import MergeLimits
 from lakerunner.model.signal import SIGNALS
@@ -211,12 +215,15 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     native_metrics = NativeMetricsApi(metrics, service)
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     prometheus = PrometheusApi(metrics, service, most, lambda: parts.runtime.health.ready)
+    held = LogLimits(settings.metrics_max_series, settings.metrics_max_samples)
+    rules = KnownRules(index.organizations.stream_rules)
+    loki = LokiApi(engine, service, LokiLimits(query=held), prometheus.ready, rules)
     keys = KeysApi(index.keys, who, parts.keys.forget)
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
     warm_queries_aside(sandboxes, parts.runtime.stopping)
-    apis = (sql, native, native_metrics, prometheus, keys, objects, work)
+    apis = (sql, native, native_metrics, prometheus, loki, keys, objects, work)
     return [route for api in apis for route in api.routes()]
 
 

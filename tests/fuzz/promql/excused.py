@@ -45,11 +45,7 @@ def excuse(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
         return "of several quantiles of a classic histogram each adds up anew the bounds that are there twice"
     if _names_others(query, ours, theirs) and any(_pairs_kept_in_a_map(one) for one in _nodes(expression)):
         return "which of several series of a match group an error names: a range's are kept in a map between operations"
-    if (
-        "same labelset" in ours.get("error", "")
-        and _hides_both(query, theirs)
-        and any(map(_relabels, _nodes(expression)))
-    ):
+    if "same labelset" in ours.get("error", "") and _hides_both(theirs) and any(map(_relabels, _nodes(expression))):
         return "series that came to have the same labels become one with a number and a histogram, in what is not shown"
     if any(_takes_first_by_label(one, ours, theirs) for one in _nodes(expression)):
         return "sort_by_label has no order for series without the label beside such with it; limitk takes the first"
@@ -66,11 +62,10 @@ def _has_both(data: Mapping[str, Any]) -> bool:
     )
 
 
-def _hides_both(query: Query, theirs: Mapping[str, Any]) -> bool:
-    """Prometheus counts the samples of what is the same at every step again, and finds too many."""
-    return theirs.get("error") == "unexpected number of samples" or (
-        not query.instant and theirs["status"] == "success"
-    )
+def _hides_both(theirs: Mapping[str, Any]) -> bool:
+    """Prometheus counts the samples of what is the same at every step again, and finds too many; at an instant it keeps
+    one of the two without an error."""
+    return theirs.get("error") == "unexpected number of samples" or theirs["status"] == "success"
 
 
 def _relabels(node: Expression) -> bool:

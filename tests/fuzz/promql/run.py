@@ -129,7 +129,7 @@ def _comparison(loaded: State, work: Path, stack: ExitStack, *, http: bool) -> C
     theirs = over_http(stack.enter_context(httpx.Client(base_url=f"{url}/api/v1", timeout=120)))
     if not http:
         return Comparison(in_process(loaded), theirs, in_parts=False)
-    case = Case(work, 0, "", Steps(0, 0), True, loaded)
+    case = Case(work, 0, "", Steps(0, 0), True, state=loaded)
     lake = stack.enter_context(scripted_lake(work / "lake", [case], by_spark=False))
     headers = {"authorization": f"Bearer {lake.keys[loaded]}"}
     url = f"{lake.urls[loaded.delayed_names]}/prometheus/api/v1"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -20,7 +21,7 @@ from lakerunner.api.errors import PROMETHEUS_ROOT
 from lakerunner.api.openapi import Endpoint, Operation
 from lakerunner.api.prometheus import operations
 from lakerunner.api.prometheus.lists import SeriesLists
-from lakerunner.api.prometheus.query import PromqlQueries
+from lakerunner.api.prometheus.query import PromqlQueries, PromqlRequest
 from lakerunner.api.prometheus.request import Parameters, invalid, whole_number
 from lakerunner.api.prometheus.response import (
     BAD_DATA,
@@ -81,8 +82,8 @@ class PrometheusApi:
         status = HeadStatus(self.lake, self.most.series)
         stored = StoredSeries(self.lake)
         both: dict[str, tuple[Answer, Operation]] = {
-            "query": (queries.instant, operations.QUERY),
-            "query_range": (queries.range, operations.QUERY_RANGE),
+            "query": (partial(queries.answer, PromqlRequest.instant), operations.QUERY),
+            "query_range": (partial(queries.answer, PromqlRequest.range), operations.QUERY_RANGE),
             "query_exemplars": (lists.exemplars, operations.EXEMPLARS),
             "series": (lists.series, operations.SERIES),
             "labels": (lists.label_names, operations.LABELS),

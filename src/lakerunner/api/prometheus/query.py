@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -134,18 +134,16 @@ def _within(name: str, time_ms: int) -> int:
 
 @dataclass(frozen=True)
 class PromqlQueries:
-    """The endpoints of queries; `seconds` is the maximum time of one."""
+    """The endpoint of queries, at one time and over a range; `seconds` is the maximum time of one."""
 
     lake: MetricsLake
     seconds: float
 
-    async def instant(self, asked: QueryRequest, given: Parameters) -> Response:
-        return await self._answer(asked, PromqlRequest.instant(given, asked.now_ns()))
-
-    async def range(self, asked: QueryRequest, given: Parameters) -> Response:
-        return await self._answer(asked, PromqlRequest.range(given, asked.now_ns()))
-
-    async def _answer(self, asked: QueryRequest, parsed: PromqlRequest) -> Response:
+    async def answer(
+        self, parse: Callable[[Parameters, int], PromqlRequest], asked: QueryRequest, given: Parameters
+    ) -> Response:
+        """Answer the query that `parse`, one of PromqlRequest's constructors, reads from the parameters."""
+        parsed = parse(given, asked.now_ns())
         began = queued = time.perf_counter()
 
         def begin() -> SeriesAnswer:

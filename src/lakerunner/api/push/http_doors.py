@@ -44,6 +44,7 @@ from lakerunner.pipeline.remote_write.message_check import MessageCounts
 from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
 PROTOBUF = "application/x-protobuf"
+ReadRequest = Callable[[Request, BodyLimit], Awaitable[bytes]]
 _EXAMPLE = {
     "resourceLogs": [
         {
@@ -69,6 +70,7 @@ _CODE, _MESSAGE, _DETAILS = tag(1, VARINT), tag(2, DELIMITED), tag(3, DELIMITED)
 _TYPE, _VALUE = tag(1, DELIMITED), tag(2, DELIMITED)  # fields of google.protobuf.Any, the type of a detail
 _DELAY, _SECONDS = tag(1, DELIMITED), tag(1, VARINT)  # RetryInfo.retry_delay, a Duration
 _RETRY_INFO = b"type.googleapis.com/google.rpc.RetryInfo"
+_OTLP_ROOTS = ("", "/otlp")  # the second is Loki's
 _LOKI_PATHS = ("/loki/api/v1/push", "/api/prom/push")
 _LOKI_FORMATS = {JSON: "lokijson", PROTOBUF: "lokipb"}
 _LOKI_EXAMPLE = {"streams": [{"stream": {"service_name": "checkout"}, "values": [["1714564800000000000", "paid"]]}]}
@@ -104,9 +106,7 @@ class PushDoor:
     authenticator: Authenticator
     max_bytes: int
 
-    async def store(
-        self, request: Request, signal: str, form: str, read: Callable[[Request, BodyLimit], Awaitable[bytes]]
-    ) -> MessageCounts | None:
+    async def store(self, request: Request, signal: str, form: str, read: ReadRequest) -> MessageCounts | None:
         """Admit the sender, then read the request, and return when it is durable."""
         caller = await self.authenticator.admit(request, Role.WRITE)
         data = await read(request, BodyLimit(self.max_bytes, "setting request_max_bytes"))
@@ -117,23 +117,26 @@ class OtlpApi(PushDoor):
     """The endpoint of OTLP over HTTP."""
 
     def routes(self) -> list[Route]:
-        return [Endpoint("/v1/{signal:str}", self.export, POST=EXPORT)]
+        return [Endpoint(f"{root}/v1/{{signal:str}}", self.export, POST=EXPORT) for root in _OTLP_ROOTS]
 
     async def export(self, request: Request) -> Response:
-        kind, signal = content_type(request), request.path_params["signal"]
-
-        async def read(request: Request, limit: BodyLimit) -> bytes:
-            body = await read_body(request, limit)
-            return await to_thread.run_sync(request_from_json, signal, body) if kind == JSON else body
-
+        kind = content_type(request)
         try:
-            if kind not in (PROTOBUF, JSON):
-                raise UserError(f"content-type {kind!r} is not OTLP: send {PROTOBUF} or {JSON}")
-            await self.store(request, signal, "otlp", read)
+            if kind not in _OTLP_READERS:
+                raise UserError(f"content-type {kind!r} is not OTLP: send {' or '.join(_OTLP_READERS)}")
+            await self.store(request, request.path_params["signal"], "otlp", _OTLP_READERS[kind])
         except LakerunnerError as error:
             return _status(error, kind)
         # An export response without partial_success means that everything was accepted.
         return Response(b"{}", media_type=JSON) if kind == JSON else Response(b"", media_type=PROTOBUF)
+
+
+async def _read_json(request: Request, limit: BodyLimit) -> bytes:
+    body = await read_body(request, limit)
+    return await to_thread.run_sync(request_from_json, request.path_params["signal"], body)
+
+
+_OTLP_READERS: dict[str, ReadRequest] = {PROTOBUF: read_body, JSON: _read_json}
 
 
 def _status(error: LakerunnerError, kind: str) -> Response:

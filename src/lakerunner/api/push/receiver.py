@@ -135,26 +135,22 @@ class Receiver:
                 raise Busy(reason)
             self._bytes.take(origin.organization, len(data))
             self._requests.take(origin.organization, 1)
-            return self._add(origin, digest, data)
-
-    def _add(self, origin: Origin, digest: bytes, data: bytes) -> PushResult:
-        batch = self._open.get(origin)
-        if batch is not None and batch.size + len(data) > self._limits.max_bytes:
-            self._full.append(self._open.pop(origin))
-            batch = None
-        if batch is None:
-            batch = self._open[origin] = _Batch(origin, time.monotonic() + self._limits.max_seconds)
-        answer: PushResult = Future()
-        answer.set_running_or_notify_cancel()  # so that a sender that leaves cannot cancel its request
-        batch.requests[digest] = data
-        batch.answers[digest] = answer
-        batch.size += len(data)
-        self._answers[origin.organization, origin.signal, digest] = answer
-        WAITING.inc()
-        if batch.size >= self._limits.max_bytes or not self._limits.max_seconds:
-            self._full.append(self._open.pop(origin))
-        self._changed.notify()
-        return answer
+            WAITING.inc()
+            batch = self._open.get(origin)
+            if batch is not None and batch.size + len(data) > self._limits.max_bytes:
+                self._full.append(self._open.pop(origin))
+                batch = None
+            if batch is None:
+                batch = self._open[origin] = _Batch(origin, time.monotonic() + self._limits.max_seconds)
+            answer: PushResult = Future()
+            answer.set_running_or_notify_cancel()  # so that a sender that leaves cannot cancel its request
+            self._answers[origin.organization, signal, digest] = batch.answers[digest] = answer
+            batch.requests[digest] = data
+            batch.size += len(data)
+            if batch.size >= self._limits.max_bytes or not self._limits.max_seconds:
+                self._full.append(self._open.pop(origin))
+            self._changed.notify()
+            return answer
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:

@@ -6,17 +6,14 @@ short answer. Exit codes are those of `lakerunner sql`.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import orjson
@@ -26,23 +23,27 @@ from lakerunner.commands.terminal.ask_sql import INCOMPLETE, say
 from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import (
     AnswerEnd,
-    ExactNumber,
     OnProgress,
     broken_off,
     error_text,
     progress_bar,
-    show_rows,
     warn,
+)
+from lakerunner.commands.terminal.show_series import (
+    Answer,
+    Series,
+    dot_columns,
+    fitting_step,
+    iso_ms,
+    page_width,
+    show_series,
 )
 from lakerunner.model.display import escape_controls, for_terminal
 from lakerunner.model.errors import LakerunnerError, UserError, error_from_body
 from lakerunner.model.time import MS_NS
 from lakerunner.query.read_lines import read_lines
-from lakerunner.series.numerals import json_number
 
 FORMS = ("plot", "table", "json", "csv")
-_PLOT_HEIGHT, _PAGE_COLUMNS = 16, 100
-_ROUND_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 _NOT_NAMES = re.compile(r"""\{[^}]*\}|\[[^\]]*\]|"[^"]*"|'[^']*'|\b(?:by|without|on|ignoring)\s*\([^)]*\)""")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -81,31 +82,10 @@ class Question:
         if self.step:
             fields["step"] = self.step
         elif columns and not self.instant:
-            seconds = _fitting_step(end - start, columns)
+            seconds = fitting_step(end - start, columns)
             fields["step"] = f"{seconds}s"
             start, end = start - start % (1000 * seconds), end - end % (1000 * seconds)
-        return fields | {"s": _iso(start), "e": _iso(max(end, start + 1))}
-
-
-@dataclass
-class Series:
-    """A series of the answer; times in ms."""
-
-    label: str
-    tags: Mapping[str, str]
-    points: list[tuple[int, float]] = field(default_factory=list)
-    histograms: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-
-
-@dataclass
-class Answer:
-    """An answer; `texts` has the result of a query that is a string."""
-
-    series: list[Series] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    step_ms: int = 1
-    notes: list[str] = field(default_factory=list)
-    ended: AnswerEnd = field(default_factory=AnswerEnd)
+        return fields | {"s": iso_ms(start), "e": iso_ms(max(end, start + 1))}
 
 
 def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> int:
@@ -118,8 +98,8 @@ def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> in
 
 
 def _ask(client: Client, question: Question, form: str, now_ns: int) -> int:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_COLUMNS
-    body = question.body(now_ns, 2 * max(10, width - 10) if form == "plot" else 0)
+    width = page_width()
+    body = question.body(now_ns, dot_columns(width) if form == "plot" else 0)
     if question.plan or question.analyze:
         plan = client.explain_promql(body, analyze=question.analyze)
         click.echo("\n".join(escape_controls(line) for line in plan))
@@ -136,14 +116,8 @@ def _ask(client: Client, question: Question, form: str, now_ns: int) -> int:
         return 0 if orjson.loads(answered)["complete"] else INCOMPLETE
     with progress_bar(sys.stderr.isatty()) as on_progress:
         answer = read_answer(client, body, on_progress)
-    if form == "csv":
-        text = io.StringIO()
-        write_csv(answer, text)
-        sys.stdout.write(for_terminal(text.getvalue(), sys.stdout))
-    elif form == "plot" and not question.instant and not answer.texts:
-        _show_plot(answer, body, width)
-    else:
-        show_table(answer, sys.stdout)
+    start, end = (round(datetime.fromisoformat(body[name]).timestamp() * 1000) for name in ("s", "e"))
+    show_series(answer, "table" if question.instant and form == "plot" else form, (start, end), width)
     for note in (*answer.notes, *_hints(client, question, answer, body)):
         say(note)
     warn(answer.ended, say)
@@ -202,74 +176,6 @@ def _take(answer: Answer, by_label: dict[str, Series], data: dict[str, Any]) -> 
         series.histograms.append((data["timestamp"], data["histogram"]))
     else:
         series.points.append((data["timestamp"], float(data["value"])))
-
-
-def show_table(answer: Answer, output: TextIO) -> None:
-    """Print a row for each point: its time, a column for each label, the value last."""
-    if answer.texts:
-        output.write("".join(f"{escape_controls(text)}\n" for text in answer.texts))
-        return
-    names = sorted({name for series in answer.series for name in series.tags})
-    moments = {time for series in answer.series for time, _ in _values(series)}
-    rows = [
-        {**series.tags, "time": _iso(time), "value": value}
-        for series in answer.series
-        for time, value in _values(series)
-    ]
-    columns = [*names, "value"] if len(moments) == 1 else ["time", *names, "value"]
-    show_rows(columns, rows, output)
-
-
-def write_csv(answer: Answer, output: TextIO) -> None:
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(["timestamp", "series", "value"])
-    for series in answer.series:
-        writer.writerows([_iso(time), series.label, getattr(value, "text", value)] for time, value in _values(series))
-    writer.writerows(["", "", text] for text in answer.texts)
-
-
-def histogram_line(histogram: Mapping[str, Any]) -> str:
-    """Write a histogram in one line: {count:3, sum:4.5, (0.5,1]:2, [-1,1]:1}."""
-    brackets = ("(]", "[)", "()", "[]")
-    buckets = (
-        f"{brackets[n][0]}{low},{high}{brackets[n][1]}:{count}" for n, low, high, count in histogram.get("buckets", [])
-    )
-    return "{" + ", ".join([f"count:{histogram['count']}", f"sum:{histogram['sum']}", *buckets]) + "}"
-
-
-def _values(series: Series) -> Iterator[tuple[int, ExactNumber | str]]:
-    yield from ((time, ExactNumber(json_number(value))) for time, value in series.points)
-    yield from ((time, histogram_line(one)) for time, one in series.histograms)
-
-
-def _show_plot(answer: Answer, body: Mapping[str, Any], width: int) -> None:
-    from rich.console import Console
-
-    from lakerunner.commands.terminal.plot import Line, plot
-
-    console = Console(file=sys.stdout, width=width)
-    lines = [Line(escape_controls(one.label), one.points, answer.step_ms) for one in answer.series if one.points]
-    start, end = (round(datetime.fromisoformat(body[name]).timestamp() * 1000) for name in ("s", "e"))
-    height = min(_PLOT_HEIGHT, max(5, shutil.get_terminal_size().lines - len(lines) - 4))
-    if lines or not answer.series:
-        for text in plot(lines, start, end, width - 5, height):
-            console.print(text, overflow="ellipsis", no_wrap=True)
-    for one in (one for one in answer.series if one.histograms):
-        time, histogram = one.histograms[-1]
-        console.print(
-            f"{escape_controls(one.label)} at {_iso(time)}: {histogram_line(histogram)}", markup=False, highlight=False
-        )
-
-
-def _fitting_step(range_ms: int, columns: int) -> int:
-    """Return the shortest round step, in seconds, that gives at most this many points."""
-    least = range_ms / 1000 / columns
-    return next((s for s in _ROUND_SECONDS if s >= least), int(least) + 1)
-
-
-def _iso(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
 
 
 def parse_question(text: str, options: Mapping[str, Any]) -> Question:

@@ -15,7 +15,7 @@ import orjson
 
 from lakerunner.api.tls import pinning, trusting
 from lakerunner.commands.terminal.show import AnswerEnd, ByteOutput, OnProgress, Query, SqlAnswer
-from lakerunner.model.errors import LakerunnerError, Unavailable, error_from_body
+from lakerunner.model.errors import KINDS, LakerunnerError, Position, Unavailable, UserError, error_from_body
 from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, holder_of, token_in
 from lakerunner.settings import Settings
 
@@ -29,6 +29,9 @@ _DEGRADED = "lakerunner-degraded"
 _WARNINGS = "lakerunner-warnings"
 _JSON = {"content-type": "application/json"}
 _SQL, _PROMQL, _PROMETHEUS = "/api/v1/sql", "/api/v1/metrics/query", "/prometheus/api/v1"
+_LOKI = "/loki/api/v1"
+_PLAIN = "text/plain"
+_PLACE = re.compile(r"\bline (\d+), col (\d+)\b")
 
 
 class Client:
@@ -106,6 +109,10 @@ class Client:
             lines: list[str] = orjson.loads(response.read())["plan"]
             return lines
 
+    def logql(self, endpoint: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Return the answer of Loki's API. They are sent as a form, because a query may be longer than a URL may be."""
+        return self._json("POST", f"{_LOKI}/{endpoint}", {}, parameters)
+
     def tables(self) -> list[dict[str, Any]]:
         tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
         return tables
@@ -138,9 +145,15 @@ class Client:
     def requeue(self, ids: Sequence[str]) -> dict[str, Any]:
         return self._json("POST", "/api/v1/requeue", {"id": list(ids)} if ids else {})
 
-    def _json(self, method: str, path: str, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
+    def _json(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | list[str]],
+        form: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
         try:
-            response = self._http.request(method, path, params=params)
+            response = self._http.request(method, path, params=params, data=form)
         except httpx.TransportError as error:
             raise self._away(error) from error
         if response.status_code != 200:
@@ -182,7 +195,17 @@ def _lines(response: httpx.Response) -> Generator[bytes]:
 
 
 def _error_in(response: httpx.Response) -> LakerunnerError:
+    if response.headers.get("content-type", "").startswith(_PLAIN) and response.text.strip():
+        return _plain_error(response.status_code, response.text.strip())
     try:
         return error_from_body(orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return Unavailable(f"the API returned {response.status_code} without a reason")
+
+
+def _plain_error(status: int, message: str) -> LakerunnerError:
+    """Return the error of Loki's API, which is text. A place in the query is part of that text already."""
+    error = next((kind for kind in KINDS.values() if kind.http_status == status), Unavailable)(message)
+    if isinstance(error, UserError) and (place := _PLACE.search(message)):
+        error.position = Position(int(place[1]), int(place[2]))
+    return error

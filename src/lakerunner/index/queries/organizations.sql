@@ -16,3 +16,9 @@ SELECT queries_per_second, concurrent_queries FROM lrdb.organizations WHERE id =
 UPDATE lrdb.organizations
 SET queries_per_second = %(queries_per_second)s, concurrent_queries = %(concurrent_queries)s
 WHERE id = %(id)s
+
+-- name: stream_rules
+SELECT stream_rules FROM lrdb.organizations WHERE id = %(id)s
+
+-- name: set_stream_rules
+UPDATE lrdb.organizations SET stream_rules = %(rules)s::jsonb WHERE id = %(id)s

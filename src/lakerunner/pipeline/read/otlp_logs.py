@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import ATTRIBUTES
+from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
 from lakerunner.pipeline.read.envelope import Envelope, read_envelope
-from lakerunner.pipeline.read.memory import Bytes, Names, Records, digest_slices, load, slice_fields
+from lakerunner.pipeline.read.memory import Bytes, Int32s, Names, Records, digest_slices, load, slice_fields
 from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.otlp import join_files
 from lakerunner.pipeline.read.otlp_requests import LOGS_REQUEST
@@ -49,6 +52,8 @@ _SEVERITY_TEXT, _BODY, _ATTRIBUTES, _TRACE_ID, _SPAN_ID, _EVENT_NAME = (
     tag_of(number, STRING) for number in (3, 5, 6, 9, 10, 12)
 )
 _FLAGS = tag_of(8, FIXED32)
+_MARKS = pa.array([LOKI_STREAM, LOKI_STREAM_SERVICE])
+_MARK_HEAD = np.int32(2)  # its tag and its length
 
 _RECORD = np.dtype(
     [
@@ -89,25 +94,38 @@ def read_logs(raws: Sequence[Raw]) -> ReadResult:
         ATTRIBUTES.map_column: Attached(*logs.attributes, logs.records["first"]),
         **envelope.attached(scope),
     }
+    of_owners = envelope.columns(files.data, scope)
     columns = {
         **_record_columns(logs, files.data),
-        **envelope.columns(files.data, scope),
-        **_delivery_columns(envelope, files.data),
+        **of_owners,
+        **_delivery_columns(envelope, files.data, of_owners["resource_schema_url"]),
     }
     rows = Rows(len(scope), files.data, columns, attached, files.modified_ns, envelope.items["size"])
     return ReadResult(rows, files.done, files.failed, files.left, files.items)
 
 
-def _delivery_columns(envelope: Envelope, data: Bytes) -> dict[str, Column]:
+def _delivery_columns(envelope: Envelope, data: Bytes, schema_url: Column) -> dict[str, Column]:
     """Return the ResourceLogs that each record came in, as a digest of its bytes, and the record's place in it. Merges
     know by them which rows were delivered twice (docs/decisions/0013-which-rows-are-one.md)."""
     resources = envelope.resources.rows[:-1]
     resource = envelope.scopes.rows["resource"][envelope.items["scope"]]
-    at, size = contiguous(resources["at"]), contiguous(resources["size"])
+    mark = _mark_bytes(resources, schema_url)
+    at, size = contiguous(resources["at"] + mark), contiguous(resources["size"] - mark)
     return {
         "delivery": NumberColumn(digest_slices(data, at, size, np.uint64(0)).view(np.int64), None, resource),
         "delivery_row": NumberColumn((np.arange(len(resource)) - resources["item"][resource]).astype(np.uint32)),
     }
+
+
+def _mark_bytes(resources: Records, schema_url: Column) -> Int32s:
+    """Return the bytes of the mark that each ResourceLogs of a Loki stream begins with. It is ours, and no part of the
+    delivery: releases before it wrote the same bytes without it, and their rows must stay equal to these."""
+    if not isinstance(schema_url, CodedColumn):
+        raise TypeError(f"resource_schema_url is {type(schema_url).__name__}, not CodedColumn")
+    is_mark = pc.is_in(schema_url.values, value_set=_MARKS).to_numpy(zero_copy_only=False)
+    is_first = resources["schema_url_at"] == resources["at"] + _MARK_HEAD
+    marked = is_first & is_mark[schema_url.codes[: len(resources)]]
+    return np.where(marked, resources["schema_url_size"] + _MARK_HEAD, 0).astype(np.int32)
 
 
 def _record_columns(logs: LogArrays, data: Bytes) -> dict[str, Column]:

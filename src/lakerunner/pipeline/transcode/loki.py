@@ -4,6 +4,9 @@ Comes in: requests, each preceded by its length. Goes out: one export request. A
 its resource, and the first of `service_name`, `service`, `app`, `job` among them is its `service.name` too. Structured
 metadata become the record's attributes; a trace id, span id or level among them, or a level among the labels, is also
 copied to its field. So every label and every pair is kept as it was sent.
+
+The schema URL of the resource is a mark that its attributes are the labels of a stream: LOKI_STREAM_SERVICE if
+`service.name` was added to them, else LOKI_STREAM (docs/formats/streams.md).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.protobuf import delimited
 from lakerunner.model.source import OLDEST_NS, TOO_NEW, doubt
+from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
 from lakerunner.model.time import iso_time
 from lakerunner.pipeline.transcode.any_values import Members, Unfit, key_value, key_values
 from lakerunner.pipeline.transcode.columns import Columns
@@ -86,10 +90,11 @@ def _complaint(ns: int, kind: str, labels: Pairs) -> str:
 
 def _add_stream(request: RequestBuilder, labels: Pairs, entries: Iterable[Entry]) -> None:
     found = dict(labels)
-    resource = key_values(RESOURCE_ATTRIBUTES, labels)
+    resource, mark = key_values(RESOURCE_ATTRIBUTES, labels), LOKI_STREAM
     service = next((found[name] for name in SERVICE_LABELS if found.get(name)), None)
     if service is not None and SERVICE_NAME not in found:
-        resource = key_value(RESOURCE_ATTRIBUTES, SERVICE_NAME, service) + resource
+        resource, mark = key_value(RESOURCE_ATTRIBUTES, SERVICE_NAME, service) + resource, LOKI_STREAM_SERVICE
+    schema_url = mark.encode()
     level = _level(found)
     for entry in entries:
         metadata = dict(entry.metadata)
@@ -100,7 +105,7 @@ def _add_stream(request: RequestBuilder, labels: Pairs, entries: Iterable[Entry]
             placed = (place(metadata[name], "") for name in names if name in metadata)
             parts.append(next((data for data in placed if data is not None), b""))
         parts.append(key_values(_ATTRIBUTES, entry.metadata))
-        request.add(resource, delimited(_RECORD, b"".join(parts)))
+        request.add(resource, delimited(_RECORD, b"".join(parts)), schema_url)
 
 
 def _level(pairs: dict[str, Any]) -> bytes:

@@ -81,28 +81,28 @@ class FindingsBuilder:
 MAX_BYTES = 320 << 20
 MAX_RECORDS = 5_000_000
 
-_FIRST, _SECOND = b"\x0a", b"\x12"
+_FIRST, _SECOND, _SCHEMA_URL = b"\x0a", b"\x12", b"\x1a"
 
 
 @dataclass
 class RequestBuilder:
     """Gathers items by their resource. Items are complete fields: tag, length, content."""
 
-    _items: dict[bytes, bytearray] = field(default_factory=dict)
+    _items: dict[tuple[bytes, bytes], bytearray] = field(default_factory=dict)
     records: int = 0
     _bytes: int = 0
 
-    def add(self, resource: bytes, item: bytes) -> None:
-        """Add an item of the resource with this content, and count it as one record."""
-        self.put(resource, item)
+    def add(self, resource: bytes, item: bytes, schema_url: bytes = b"") -> None:
+        """Add an item of the resource with this content and schema URL, and count it as one record."""
+        self.put(resource, item, schema_url)
         self.count(len(item), 1)
 
-    def put(self, resource: bytes, item: bytes) -> None:
+    def put(self, resource: bytes, item: bytes, schema_url: bytes = b"") -> None:
         """Add an item whose parts have been counted already."""
-        items = self._items.get(resource)
+        items = self._items.get((schema_url, resource))
         if items is None:
-            items = self._items[resource] = bytearray()
-            self.count(len(resource), 0)
+            items = self._items[schema_url, resource] = bytearray()
+            self.count(len(resource) + len(schema_url), 0)
         items += item
 
     def count(self, size: int, records: int) -> None:
@@ -119,8 +119,10 @@ class RequestBuilder:
         if not self._items:
             return _FIRST + length(0)
         parts: list[bytes | bytearray] = []
-        for resource, items in self._items.items():
-            head = delimited(_FIRST, resource) if resource else b""
+        for (schema_url, resource), items in self._items.items():
+            # The schema URL comes first: what follows is then the same with and without it (read/otlp_logs.py).
+            head = delimited(_SCHEMA_URL, schema_url) if schema_url else b""
+            head += delimited(_FIRST, resource) if resource else b""
             scope = _SECOND + length(len(items))
             parts += [_FIRST, length(len(head) + len(scope) + len(items)), head, scope, items]
         return b"".join(parts)

@@ -7,13 +7,13 @@ from itertools import chain
 from lakerunner.promql.functions.clock import CLOCK
 from lakerunner.promql.functions.histograms import HISTOGRAMS
 from lakerunner.promql.functions.info import INFO
-from lakerunner.promql.functions.label_functions import LABEL_FUNCTIONS
 from lakerunner.promql.functions.numbers import NUMBERS, PRESENCE, TRIGONOMETRY
 from lakerunner.promql.functions.over_time import OVER_TIME
 from lakerunner.promql.functions.rates import RATES
 from lakerunner.promql.functions.regression import REGRESSIONS
-from lakerunner.promql.functions.sorting import SORTING
 from lakerunner.series.function import Function
+from lakerunner.series.functions.label_functions import LABEL_FUNCTIONS
+from lakerunner.series.functions.sorting import SORTING
 
 _TABLES: tuple[tuple[Function, ...], ...] = (
     CLOCK,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NO_LABELS
-from lakerunner.promql.functions.arguments import SCALAR, VECTOR, map_numbers, never_steady, sample_times, vector_of
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import Call, Expression, Selector, bare
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import SCALAR, VECTOR, map_numbers, never_steady, sample_times, vector_of
 from lakerunner.series.values import Scalar, Vector
 
 _DAY = 86_400

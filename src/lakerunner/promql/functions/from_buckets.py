@@ -20,10 +20,10 @@ from lakerunner.kernel_cache import njit
 from lakerunner.model import sketch
 from lakerunner.model.sketch import BucketSpans, empty_spans
 from lakerunner.promql.functions.range_vectors import check_counters, range_seconds
-from lakerunner.promql.functions.rate_kernels import extrapolation
 from lakerunner.series import rollups
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.bounds import Bounds
+from lakerunner.series.extrapolation import extrapolation
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS, BucketCounts, Histogram, ResetHint
 from lakerunner.series.rollups import FromBuckets, NotTiered, RollupRange, Sketches
 from lakerunner.series.values import Vector

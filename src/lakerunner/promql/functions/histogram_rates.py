@@ -13,7 +13,6 @@ from itertools import takewhile
 import numpy as np
 
 from lakerunner.promql.functions.range_vectors import RangeVector, places
-from lakerunner.promql.functions.rate_kernels import extrapolation, starts_new_counter
 from lakerunner.promql.selection.notes import (
     MIXED_SCHEMAS,
     NOT_A_COUNTER,
@@ -23,6 +22,7 @@ from lakerunner.promql.selection.notes import (
 )
 from lakerunner.promql.selection.smoothing import histogram_on_line, outermost
 from lakerunner.series.arrays import Bools, Objects
+from lakerunner.series.extrapolation import extrapolation, starts_new_counter
 from lakerunner.series.histograms.algebra import (
     IncompatibleHistograms,
     Sum,

@@ -16,10 +16,10 @@ from typing import cast
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.promql.functions.arguments import SCALAR, STRING, VECTOR, scalar_of, string_of, vector_of
 from lakerunner.series.arrays import Bools, Floats
 from lakerunner.series.expression import Span, bare
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import SCALAR, STRING, VECTOR, scalar_of, string_of, vector_of
 from lakerunner.series.histograms.classic import (
     BOUND,
     ClassicHistograms,

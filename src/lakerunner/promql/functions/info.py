@@ -19,10 +19,10 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
 from lakerunner.model.labels.matcher import LabelTest, Matcher, matches_empty
-from lakerunner.promql.functions.arguments import VECTOR, float_samples, sample_times
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.expression import Call, Expression, Kind, Selector, Subquery, bare, parts, resolved
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import VECTOR, float_samples, sample_times
 from lakerunner.series.values import Vector, concatenate, merge_same_labels
 
 KindOf = Callable[[Expression], Kind]

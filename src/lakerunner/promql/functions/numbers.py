@@ -11,7 +11,10 @@ import numpy as np
 
 from lakerunner.model.labels import NAME, NO_LABELS, Labels, labels_of
 from lakerunner.model.labels.matcher import Matcher, matches_empty
-from lakerunner.promql.functions.arguments import (
+from lakerunner.series.arrays import Bools, Floats
+from lakerunner.series.expression import Expression, Range, Selector, bare
+from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import (
     MATRIX,
     SCALAR,
     VECTOR,
@@ -22,9 +25,6 @@ from lakerunner.promql.functions.arguments import (
     vector_of,
     windows_of,
 )
-from lakerunner.series.arrays import Bools, Floats
-from lakerunner.series.expression import Expression, Range, Selector, bare
-from lakerunner.series.function import Function, Invocation
 from lakerunner.series.math import arithmetic
 from lakerunner.series.math.arithmetic import exp, log, log2, log10, maximum, minimum
 from lakerunner.series.values import Scalar, Vector

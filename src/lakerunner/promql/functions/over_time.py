@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from lakerunner.promql.functions.arguments import scalar_of
 from lakerunner.promql.functions.from_buckets import FROM_BUCKETS, ranges_of_samples
 from lakerunner.promql.functions.from_buckets import histograms_of as sketched
 from lakerunner.promql.functions.range_vectors import (
@@ -26,6 +25,7 @@ from lakerunner.promql.selection.notes import MIXED_SAMPLES, MIXED_SCHEMAS, note
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects, filled
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import scalar_of
 from lakerunner.series.histograms.algebra import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.notes import Misfit

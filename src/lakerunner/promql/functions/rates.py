@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from lakerunner.promql.functions.extended_rates import between_ends
 from lakerunner.promql.functions.from_buckets import FROM_BUCKETS
 from lakerunner.promql.functions.histogram_rates import Rating, histogram_rates, last_two_histograms
 from lakerunner.promql.functions.range_vectors import (
@@ -21,11 +22,11 @@ from lakerunner.promql.functions.range_vectors import (
     range_seconds,
     range_vector,
 )
-from lakerunner.promql.functions.rate_kernels import between_ends, extrapolate
 from lakerunner.promql.selection.notes import MIXED_SAMPLES, OVERLAPPING_STARTS, note_metric
 from lakerunner.promql.selection.smoothing import outer_windows, outermost
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects, filled
 from lakerunner.series.expression import Kind
+from lakerunner.series.extrapolation import extrapolate
 from lakerunner.series.function import Function, Invocation
 from lakerunner.series.histograms.algebra import detect_reset
 from lakerunner.series.histograms.histogram import equal
@@ -118,7 +119,7 @@ def _from_last_two(invocation: Invocation, *, counter: bool) -> Vector:
 
 def _starts_new_counter(samples: Samples, starts: Ints, early: Ints, late: Ints) -> Bools:
     """Return whether the late sample's start time says that it does not continue the early one. The rules are those of
-    rate_kernels.starts_new_counter."""
+    extrapolation.starts_new_counter."""
     before, time_before, start, time = starts[early], samples.times[early], starts[late], samples.times[late]
     known = (start != before) & (start != 0) & (start < time)
     delta = (start == time_before) & (before != 0) & (before < time_before)

@@ -9,11 +9,11 @@ import numpy as np
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.errors import UserError
-from lakerunner.promql.functions.arguments import never_steady, scalar_of
 from lakerunner.promql.functions.range_vectors import RangeVector, note_ignored_histograms, range_vector
 from lakerunner.series.arrays import Bools, Floats
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import never_steady, scalar_of
 from lakerunner.series.values import Vector
 from lakerunner.series.window_kernels import plus
 

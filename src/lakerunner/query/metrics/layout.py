@@ -112,6 +112,11 @@ class Block:
         self.plain = GroupSet(layout, groups[~is_spread])
         self.spread = GroupSet(layout, groups[is_spread])
 
+    @property
+    def tables(self) -> list[int]:
+        """Return the numbers of the tables of the segments with entries in the block."""
+        return sorted({*self.plain.by_table, *self.spread.by_table})
+
     def of_further(self) -> Block:
         """Return only the groups whose series differ in a further label."""
         made = Block(self.layout, 0, 0)

@@ -144,7 +144,8 @@ def series_of(
         if not layout.further[n]:
             yield layout.labels[n]
     for block in _read_blocks(layout):
-        with metrics.reading(ordered, block, (start, end)) as (reading, _):
+        with metrics.files(ordered, block.tables, block, (start, end)) as (files, _):
+            reading = SampleReader(files, (start, end), metrics.reading_pool)
             yield from block_samples(block, reading, test).labels
 
 
@@ -232,8 +233,8 @@ def exemplars_of(
         return
     for block in layout.blocks(Shard(), _POINTS_AT_ONCE):
         found: dict[Labels, dict[Exemplar, None]] = {}
-        with metrics.reading(ordered, block, (-(2**62), 2**62), _COLUMNS) as (reading, _):
-            for labels, exemplar in _of_block(block, reading):
+        with metrics.files(ordered, block.tables, block, (-(2**62), 2**62), _COLUMNS) as (files, _):
+            for labels, exemplar in _of_block(block, files):
                 if start <= exemplar.time <= end and test(labels):
                     found.setdefault(labels, {})[exemplar] = None
         for labels, exemplars in found.items():
@@ -246,10 +247,10 @@ def exemplar_order(time: int, labels: Labels, value: float) -> tuple[object, ...
     return time, labels, value != value, value
 
 
-def _of_block(block: Block, reading: SampleReader) -> Iterator[tuple[Labels, Exemplar]]:
+def _of_block(block: Block, files: Mapping[int, SegmentFile]) -> Iterator[tuple[Labels, Exemplar]]:
     for part in (block.plain, block.spread):
         for number, entries in part.by_table.items():
-            file = reading.files.get(number)
+            file = files.get(number)
             if file is not None and "exemplars" in file.columns:
                 with naming_segment(file.segment):
                     yield from _of_segment(part, file, entries)

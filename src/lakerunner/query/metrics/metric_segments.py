@@ -27,7 +27,6 @@ from lakerunner.model.labels.matcher import Matchers, SelectorTest
 from lakerunner.model.lru import LruCache
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
-from lakerunner.model.tier import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Scan
 from lakerunner.promql.operators import Selection
@@ -35,7 +34,7 @@ from lakerunner.query.contract.account import Account
 from lakerunner.query.metrics.compound_points import COLUMNS
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
-from lakerunner.query.metrics.rolled_blocks import AccountedBlocks, RolledBlocks
+from lakerunner.query.metrics.rolled_blocks import AccountedBlocks
 from lakerunner.query.metrics.sample_reader import SampleReader, block_samples, columns_of
 from lakerunner.query.metrics.segment_file import Footprint, SegmentFile
 from lakerunner.query.metrics.series_registry import (
@@ -47,7 +46,6 @@ from lakerunner.query.metrics.series_registry import (
 )
 from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.segment_cache.lease import Lease, naming_segment
-from lakerunner.series.bounds import Bounds
 from lakerunner.series.rollups import Sketches
 from lakerunner.series.values import Samples
 
@@ -77,7 +75,7 @@ class MetricSegments:
     def __init__(self, cache: SegmentCache, *, threads: int = 0, keep_bytes: int = KEEP_BYTES) -> None:
         self._cache = cache
         self.threads = threads or os.cpu_count() or 1
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="metric-segments")
+        self.reading_pool = ThreadPoolExecutor(self.threads, thread_name_prefix="metric-segments")
         self._blocks = ThreadPoolExecutor(self.threads, thread_name_prefix="metric-blocks")
         self._lock = Lock()
         self._registries: OrderedDict[UUID, tuple[int, SeriesRegistry]] = OrderedDict()
@@ -87,25 +85,6 @@ class MetricSegments:
         self._footers: LruCache[Footprint] = LruCache(_FOOTERS)
         self._numbers: LruCache[Numbers] = LruCache(keep_bytes)
         self._sketches: LruCache[Sketches] = LruCache(_SKETCHES)
-
-    def samples(
-        self, segments: Sequence[Segment], selection: Selection, *, block_samples: int = BLOCK_SAMPLES
-    ) -> Blocks:
-        """Return the samples of the selection's shard, block by block; each series is in one of them, complete. Nothing
-        is read before the first block is taken."""
-        return Blocks(self, segments, selection, block_samples)
-
-    def windows(
-        self,
-        segments: Sequence[Segment],
-        selection: Selection,
-        tiles: Tiles,
-        facts: Sequence[str],
-        limit: Bounds = Bounds(),  # noqa: B008 a frozen value
-    ) -> RolledBlocks:
-        """Return rollup windows likewise: of the tiers at the times in `tiles`, with these facts; a block's sketches
-        hold at most as many buckets as `limit` allows."""
-        return RolledBlocks(self, segments, selection, tiles, facts, limit)
 
     def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
         """Yield the results of the calls in order; as many run at once as there are cores, and no more wait to be
@@ -125,7 +104,7 @@ class MetricSegments:
 
     def close(self) -> None:
         self._blocks.shutdown()
-        self._pool.shutdown()
+        self.reading_pool.shutdown()
 
     # For this package
 
@@ -145,7 +124,9 @@ class MetricSegments:
         missing = [segment for segment in ordered if segment.id not in found]
         with ExitStack() as held:
             paths = held.enter_context(self.beside(missing, SERIES_TABLE)) if missing else {}
-            for segment, table in zip(missing, self._pool.map(partial(_table, registry, paths), missing), strict=True):
+            for segment, table in zip(
+                missing, self.reading_pool.map(partial(_table, registry, paths), missing), strict=True
+            ):
                 found[segment.id] = table
                 self._tables.put((generation, segment.id), table, table.bytes)
         return PreparedSegments(ordered, tuple(found[segment.id] for segment in ordered), registry)
@@ -177,16 +158,6 @@ class MetricSegments:
         return ordered, layout
 
     @contextmanager
-    def reading(
-        self, segments: Sequence[Segment], block: Block, between: tuple[int, int], more: tuple[str, ...] = ()
-    ) -> Iterator[tuple[SampleReader, Account]]:
-        """Open the files of the segments with entries in the block, with the columns to read (and `more`), until the
-        context ends."""
-        numbers = sorted({*block.plain.by_table, *block.spread.by_table})
-        with self.files(segments, numbers, block, between, more) as (files, account):
-            yield SampleReader(files, between, self._pool), account
-
-    @contextmanager
     def files(
         self,
         segments: Sequence[Segment],
@@ -195,7 +166,8 @@ class MetricSegments:
         between: tuple[int, int],
         more: tuple[str, ...] = (),
     ) -> Iterator[tuple[dict[int, SegmentFile], Account]]:
-        """Open the segments of these numbers, which are all raw or all rollups, with the columns to read."""
+        """Open the segments of these numbers, which are all raw or all rollups, with the columns to read (and `more`),
+        until the context ends."""
         scan = _scan(block, [segments[n] for n in numbers], between, more)
         with self.opened(scan, [segments[n] for n in numbers]) as (files, account):
             yield {n: files[segments[n].id] for n in numbers if segments[n].id in files}, account
@@ -218,10 +190,6 @@ class MetricSegments:
         """Hold the side files of this name until the context ends."""
         with _naming_path(segments), self._cache.hold_beside(segments, name) as paths:
             yield paths
-
-    @property
-    def reading_pool(self) -> ThreadPoolExecutor:
-        return self._pool
 
     def _registry_of(self, organization: UUID) -> tuple[int, SeriesRegistry]:
         with self._lock:
@@ -246,7 +214,8 @@ class MetricSegments:
 
 
 class Blocks(AccountedBlocks):
-    """Iterate over it once, or take its parts once."""
+    """The samples of the selection's shard, in blocks of at most `most`; each series is in one of them, complete.
+    Nothing is read before the first block is taken. Iterate over it once, or take its parts once."""
 
     def __init__(
         self, owner: MetricSegments, segments: Sequence[Segment], selection: Selection, most: int = BLOCK_SAMPLES
@@ -270,12 +239,13 @@ class Blocks(AccountedBlocks):
 
     def _samples(self, segments: tuple[Segment, ...], block: Block, test: SelectorTest) -> Samples:
         began = time.monotonic()
-        with self._owner.reading(segments, block, (self._selection.start, self._selection.end)) as (reading, account):
+        between = self._selection.start, self._selection.end
+        with self._owner.files(segments, block.tables, block, between) as (files, account):
             fetched = time.monotonic()
-            samples = block_samples(block, reading, test)
+            samples = block_samples(block, SampleReader(files, between, self._owner.reading_pool), test)
         seconds = {"fetch": fetched - began, "run": time.monotonic() - fetched}
-        self._examine(segments, (*block.plain.by_table, *block.spread.by_table))
-        self._count(reading.files.values(), account, len(samples.times), seconds)
+        self._examine(segments, block.tables)
+        self._count(files.values(), account, len(samples.times), seconds)
         return samples
 
 

@@ -97,7 +97,8 @@ class AccountedBlocks:
 
 
 class RolledBlocks(AccountedBlocks):
-    """Take its parts once."""
+    """Rollup windows of the tiers at the times in `tiles`, with these facts; a block's sketches hold at most as many
+    buckets as `limit` allows. Take its parts once."""
 
     def __init__(
         self,

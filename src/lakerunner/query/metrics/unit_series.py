@@ -13,8 +13,8 @@ from lakerunner.plan.plan import Shard
 from lakerunner.promql.operators import Selection
 from lakerunner.query.contract.account import Account, total
 from lakerunner.query.contract.failures import cancelled
-from lakerunner.query.metrics.metric_segments import MetricSegments
-from lakerunner.query.metrics.rolled_blocks import AccountedBlocks
+from lakerunner.query.metrics.metric_segments import Blocks, MetricSegments
+from lakerunner.query.metrics.rolled_blocks import AccountedBlocks, RolledBlocks
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.rollups import RollupSeries
 from lakerunner.series.values import Samples
@@ -45,7 +45,7 @@ class UnitSeries:
         return bool(self.tiles)
 
     def samples(self, selection: Selection) -> Iterator[Callable[[], Samples]]:
-        blocks = self.metrics.samples(self.segments, replace(selection, shard=self._shard))
+        blocks = Blocks(self.metrics, self.segments, replace(selection, shard=self._shard))
         self._blocks.append(blocks)
         return blocks.parts()
 
@@ -53,7 +53,7 @@ class UnitSeries:
         self, selection: Selection, facts: Sequence[str], limit: Bounds
     ) -> Iterator[Callable[[], RollupSeries]]:
         own = replace(selection, shard=self._shard)
-        blocks = self.metrics.windows(self.segments, own, self.tiles, facts, limit)
+        blocks = RolledBlocks(self.metrics, self.segments, own, self.tiles, facts, limit)
         self._blocks.append(blocks)
         return blocks.parts()
 

@@ -21,7 +21,19 @@ import pyarrow as pa
 from lakerunner.lakeql.tables import ColumnKind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SCOPES, Attribute, signal_named
-from lakerunner.plan.scan import NUMBER_TYPES, STORED, Scan, TypedAttributes, attribute_column, id_column, typed_column
+from lakerunner.plan.scan import (
+    ARRIVED,
+    INTERNAL_COLUMNS,
+    NUMBER_TYPES,
+    ROW_NUMBER,
+    STORED,
+    Scan,
+    TypedAttributes,
+    attribute_column,
+    id_column,
+    internal_column,
+    typed_column,
+)
 from lakerunner.query.segment_cache.lease import NO_END, LeasedFile
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
@@ -33,6 +45,8 @@ _TEXT_OF = {
     "bytes": "base64({0})",
     "json": "typed_text({0})",
 }
+# The same for internal columns, which keep the type: typed JSON behind a NUL where the text alone would lose it.
+_LABEL_OF = _TEXT_OF | {"double": "chr(0) || double_text({0})", "json": "chr(0) || {0}"}
 _COLUMN_SETS = 256  # remembered column sets
 _MAP = "MAP(VARCHAR, VARCHAR)"
 _ENTRIES = "STRUCT(key VARCHAR, value VARCHAR)[]"
@@ -86,15 +100,27 @@ def relation_sql(
     """Return the SELECT of the scan's rows; `in_order`: in the order of the segments."""
     present = [one for one in segments if one.id in files]
     projections = Projections(scan, *_shared_facts(scan, [(one, files[one.id]) for one in present]))
-    held = [(_FileShape(projections.projection(one), files[one.id].rows), files[one.id]) for one in present]
+    held = [(_FileShape(projections.projection(one), files[one.id].rows), one) for one in present]
     if not in_order:
         first = {alike: n for n, alike in enumerate(dict.fromkeys(alike for alike, _ in held))}
         held.sort(key=lambda one: first[one[0]])
-    selects = [
-        _select(alike.outputs.listed) + _from([str(file.path) for _, file in run], alike.rows)
-        for alike, run in groupby(held, lambda one: one[0])
-    ]
+    selects = []
+    for alike, run in groupby(held, lambda one: one[0]):
+        own = [segment for _, segment in run]
+        outputs = (*alike.outputs.listed, *_order_outputs(scan, own))
+        selects.append(_select(outputs) + _from([str(files[one.id].path) for one in own], alike.rows))
     return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
+
+
+def _order_outputs(scan: Scan, segments: Sequence[Segment]) -> Iterator[tuple[str, str]]:
+    """Yield the internal columns that tell where a row stands. The ingest times are a list, by the number of the file,
+    because a SELECT for each segment would cost as much as a row group."""
+    for name in scan.internal:
+        if name == ARRIVED:
+            times = ", ".join(str(segment.ingested) for segment in segments)
+            yield f"CAST([{times}][CAST(file_index AS BIGINT) + 1] AS BIGINT)", internal_column(scan.relation, name)
+        elif name == ROW_NUMBER:
+            yield "file_row_number", internal_column(scan.relation, name)
 
 
 class Projections:
@@ -148,6 +174,9 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
     ]
     outputs += [(reader.stored(name, "BLOB"), id_column(scan.relation, name)) for name in scan.ids]
     outputs += [(reader.typed(one, whole=one in whole), typed_column(scan.relation, one)) for one in scan.typed]
+    outputs += [
+        (reader.labels(name), internal_column(scan.relation, name)) for name in scan.internal if name in _PREFIXES
+    ]
     for name in scan.stored:
         reader.stored(name, "BLOB")
     return _Projection(tuple(outputs), tuple(reader.used.values()))
@@ -169,6 +198,8 @@ def empty_sql(scan: Scan) -> str:
     outputs += [("CAST(NULL AS BLOB)", id_column(scan.relation, name)) for name in scan.ids]
     types = [(one, "VARCHAR" if one.type == STORED else one.type) for one in scan.typed]
     outputs += [(f"CAST(NULL AS {type_})", typed_column(scan.relation, one)) for one, type_ in types]
+    in_order = sorted(scan.internal, key=lambda name: name not in _PREFIXES)  # as relation_sql lists them
+    outputs += [(f"CAST(NULL AS {INTERNAL_COLUMNS[name]})", internal_column(scan.relation, name)) for name in in_order]
     return f"{_select(outputs)}\nWHERE false"
 
 
@@ -255,14 +286,18 @@ class _Reader:
         return f"COALESCE(list_transform({self.stored(name, type_)}, lambda item: {{{fields}}}), [])"
 
     def _map(self, scope: str) -> str:
+        return f"attribute_map({self._entries(scope, _TEXT_OF)}, {self.stored(scope, _MAP)})"
+
+    def labels(self, scope: str) -> str:
+        """Return the attributes of a scope as INTERNAL_COLUMNS describes them."""
+        return f"label_map({self._entries(scope, _LABEL_OF)}, {self.stored(scope, _MAP)})"
+
+    def _entries(self, scope: str, text_of: Mapping[str, str]) -> str:
         prefix = _PREFIXES[scope]
         own = [name for name in self._columns if name.startswith(prefix) and self._shredded(name)]
-        entries = [f"{{'key': {text(n.removeprefix(prefix))}, 'value': {self._text(n)}}}" for n in own]
-        listed = f"[{', '.join(entries)}]" if entries else f"CAST([] AS {_ENTRIES})"
-        return f"attribute_map({listed}, {self.stored(scope, _MAP)})"
-
-    def _text(self, name: str) -> str:
-        return _TEXT_OF[self._columns[name].type].format(self._use(name))
+        values = ((name, text_of[self._columns[name].type].format(self._use(name))) for name in own)
+        entries = [f"{{'key': {text(name.removeprefix(prefix))}, 'value': {value}}}" for name, value in values]
+        return f"[{', '.join(entries)}]" if entries else f"CAST([] AS {_ENTRIES})"
 
     def _shredded(self, name: str) -> bool:
         return name in self._columns and self._columns[name].type != ""

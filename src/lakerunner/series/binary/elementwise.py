@@ -29,6 +29,13 @@ from lakerunner.series.histograms.trim import trim_lower, trim_upper
 from lakerunner.series.math.arithmetic import atan2, modulo, power
 from lakerunner.series.notes import Misfit, Notes
 
+
+def _unless_zero(operator: Callable[[Floats, Floats], Floats]) -> Callable[[Floats, Floats], Floats]:
+    """Return NaN where the right side is zero."""
+    return lambda left, right: np.where(np.equal(right, 0), np.nan, operator(left, right))
+
+
+# div and mod are `/` and `%` of languages in which a division by zero has no value.
 ARITHMETIC: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
     "-": np.subtract,
@@ -37,6 +44,8 @@ ARITHMETIC: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "%": modulo,
     "^": power,
     "atan2": atan2,
+    "div": _unless_zero(np.divide),
+    "mod": _unless_zero(modulo),
 }
 COMPARISONS: Mapping[str, Callable[[Floats, Floats], Bools]] = {
     "==": np.equal,

@@ -12,8 +12,8 @@ import numpy as np
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.model.regex import Regex, compile_capturing
-from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import STRING, VECTOR, string_of, vector_of
 from lakerunner.series.values import Vector, merge_same_labels
 
 MAX_VALUE = 65_536  # characters of a label's value that a query may build

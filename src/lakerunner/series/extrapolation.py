@@ -1,7 +1,7 @@
-"""Kernels for rates of float samples.
+"""Kernels for the increase of counters, extrapolated from the samples of a window to its whole range.
 
-Comes in: a table of windows. Goes out: a value for each window that has one, and whether it has. What always holds: the
-float operations are those of Prometheus, in its order, so that the bits are the same.
+Comes in: a table of windows, in ticks of any length. Goes out: a value for each window that has one, and whether it
+has. What always holds: the float operations keep their order, because languages compare the bits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from lakerunner.kernel_cache import njit
-from lakerunner.promql.selection.smoothing import on_line
 
 
 @njit(cache=True, nogil=True)
@@ -40,7 +39,7 @@ def extrapolation(
     to_end = (range_end - last_time) / 1000
     covered = (last_time - first_time) / 1000
     between = covered / intervals if intervals > 0 else 0.0
-    # Prometheus' rule: a gap of more than 1.1 average intervals at an end means that the series starts or ends there.
+    # A gap of more than 1.1 average intervals at an end means that the series starts or ends there.
     threshold = between * 1.1
     if begun != 0:
         to_start = 0.0
@@ -106,7 +105,7 @@ def extrapolate(rows: Any, counter: Any, seconds: Any, values: Any, present: Any
                 continue
             factor = extrapolation(ends[step] - range_, ends[step], times[a], times[b - 1], b - a - 1, begun, to_zero)
             if seconds != 0:
-                # Divide the factor, not the product: this is Prometheus' order of operations.
+                # Divide the factor, not the product: the bits depend on it.
                 factor /= seconds
             values[series, step] = increase * factor
             present[series, step] = True
@@ -139,36 +138,3 @@ def _longest(offsets: Any) -> Any:
     for series in range(len(offsets) - 1):
         longest = max(longest, offsets[series + 1] - offsets[series])
     return longest
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def between_ends(table: Any, range_: Any, smoothed: Any, counter: Any, seconds: Any, values: Any, present: Any) -> None:
-    """Compute extended ranges, whose first and last samples may lie outside: the increase between the range's ends. The
-    value at an end is that of the first or last sample, or with `smoothed` on the line to the next one inside."""
-    times, numbers, _, first, last, ends = table
-    for series in range(first.shape[0]):
-        for step in range(first.shape[1]):
-            a, b = first[series, step], last[series, step] - 1
-            if b < a:
-                continue
-            start, end = ends[step] - range_, ends[step]
-            left, right = numbers[a], numbers[b]
-            if smoothed and times[a] < start:
-                left = on_line(numbers[a], times[a], numbers[a + 1], times[a + 1], start, counter)
-            if smoothed and times[b] > end:
-                right = on_line(numbers[b - 1], times[b - 1], numbers[b], times[b], end, counter)
-            increase = right - left
-            if counter:
-                inside = a + 1 if times[a] <= start else a
-                behind = b if times[b] >= end else b + 1
-                before = left
-                correction = 0.0
-                for at in range(inside, behind):
-                    if numbers[at] < before:
-                        correction += before
-                    before = numbers[at]
-                if right < before:
-                    correction += before
-                increase += correction
-            values[series, step] = increase / seconds if seconds != 0 else increase
-            present[series, step] = True

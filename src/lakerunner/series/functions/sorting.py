@@ -14,8 +14,8 @@ from functools import cmp_to_key, partial
 import numpy as np
 
 from lakerunner.model.labels import Labels, value_of
-from lakerunner.promql.functions.arguments import STRING, VECTOR, float_samples, string_of, vector_of
 from lakerunner.series.function import Function, Invocation
+from lakerunner.series.functions.arguments import STRING, VECTOR, float_samples, string_of, vector_of
 from lakerunner.series.values import Vector
 
 _RANGE_WARNING = "sort is ineffective for range queries since results are always ordered by labels"

@@ -1,0 +1,1 @@
+"""Loki's HTTP API: LogQL queries, and lists of streams and labels."""

@@ -1,0 +1,160 @@
+"""LogQL at one time and over a range: the request, validated as Loki does, and its answer.
+
+Comes in: parameters. Goes out: Loki's JSON. What always holds: an answer is complete or an error status; nothing is
+sent before all of it is computed. If the client leaves, its query ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anyio import to_thread
+from starlette.responses import Response
+
+from lakerunner.api.loki.known_rules import KnownRules
+from lakerunner.api.loki.log_json import (
+    STREAMS,
+    Chunks,
+    LogEntry,
+    StreamGroups,
+    answer_chunks,
+    legacy_chunks,
+    samples_json,
+    streams_json,
+)
+from lakerunner.api.loki.log_parameters import LogParameters
+from lakerunner.api.loki.loki_errors import LokiError, to_query_error
+from lakerunner.api.loki.query_stats import query_stats
+from lakerunner.api.prometheus.response import account_warnings
+from lakerunner.api.query_service import QueryRequest
+from lakerunner.api.stream import Close, stream_response
+from lakerunner.logql.log_limits import LogLimits
+from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
+from lakerunner.logql.text.parse import parse_logql
+from lakerunner.logql.text.syntax import Pipeline
+from lakerunner.model.display import go_quote
+from lakerunner.query.engine import Engine
+from lakerunner.query.options import Options
+from lakerunner.query.series_answer import SeriesAnswer
+
+CATEGORIZE = "categorize-labels"
+FLAGS_HEADER = "x-loki-response-encoding-flags"
+
+
+@dataclass(frozen=True)
+class LokiLimits:
+    """Maximum entries of one answer, and what a query may hold."""
+
+    entries: int = 5000
+    query: LogLimits = field(default_factory=LogLimits)
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """A parsed request. `limit` is the maximum number of entries. `interval_ns`: an entry is left out if it is less
+    than this after the one before it. `categorized`: the labels of entries are told apart by kind."""
+
+    question: LogqlQuestion
+    limit: int
+    interval_ns: int = 0
+    categorized: bool = False
+
+
+@dataclass(frozen=True)
+class LogQueries:
+    """The endpoints of queries."""
+
+    engine: Engine
+    most: LokiLimits
+    rules: KnownRules
+
+    async def instant(self, asked: QueryRequest, given: LogParameters) -> Response:
+        limit = given.limit()
+        at = given.time("time", asked.now_ns())
+        direction = given.direction()
+        question = LogqlQuestion(given.text("query"), at, at, 0, limit, direction, limits=self.most.query)
+        return await self._answer(asked, LogRequest(question, limit), _body)
+
+    async def range(self, asked: QueryRequest, given: LogParameters) -> Response:
+        return await self._answer(asked, self._range_request(asked, given, given.text("query")), _body)
+
+    async def legacy(self, asked: QueryRequest, given: LogParameters) -> Response:
+        """Answer /api/prom/query: a log query, with an optional regular expression for its lines."""
+        text, regexp = given.text("query"), given.text("regexp")
+        if not isinstance(parse_logql(text), Pipeline):
+            raise LokiError("legacy endpoints only support streams result type")
+        text += f" |~ {go_quote(regexp)}" if regexp else ""
+        return await self._answer(asked, self._range_request(asked, given, text), _legacy_body)
+
+    def _range_request(self, asked: QueryRequest, given: LogParameters, text: str) -> LogRequest:
+        start, end = given.ordered_bounds(asked.now_ns())
+        limit, direction = given.limit(), given.direction()
+        step, interval = given.step(start, end), given.interval()
+        if isinstance(parse_logql(text), Pipeline) and limit > self.most.entries:
+            raise LokiError(
+                "max entries limit per query exceeded, limit > max_entries_limit_per_query "
+                f"({limit} > {self.most.entries})"
+            )
+        # With an interval it is known only afterwards how many lines have to be looked at.
+        read = None if interval else limit
+        question = LogqlQuestion(text, start, end, step, read, direction, limits=self.most.query)
+        flags = asked.http.headers.get(FLAGS_HEADER, "").split(",")
+        return LogRequest(question, limit, interval, CATEGORIZE in (flag.strip() for flag in flags))
+
+    async def _answer(
+        self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], Chunks]
+    ) -> Response:
+        began, now_ns = time.perf_counter(), asked.now_ns()
+
+        def begin() -> Any:
+            planning = time.perf_counter()
+            question = replace(parsed.question, rules=self.rules.of(asked.organization))
+            plan = compile_logql(question, now_ns)
+            options = Options(now_ns, text=parsed.question.text, planned=time.perf_counter() - planning)
+            return self.engine.answer(asked.organization, plan, options)
+
+        async def write(answer: Any, close: Close) -> Response:
+            chunks = await to_thread.run_sync(body, answer, parsed, began, abandon_on_cancel=True)
+            return await stream_response(asked.http, chunks, close)
+
+        try:
+            return await asked.respond(begin, write)
+        except Exception as error:
+            raise to_query_error(error) from error
+
+
+def _body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
+    """Compute the answer, and return its text."""
+    if isinstance(answer, SeriesAnswer):
+        (group,) = answer
+        kind, result, count = samples_json(group, instant=parsed.question.instant)
+        groups = StreamGroups()
+    else:
+        groups = read_streams(answer, parsed)
+        kind, result, count = STREAMS, streams_json(groups), groups.count
+    stats = query_stats(answer.account, time.perf_counter() - began, count)
+    return answer_chunks(
+        kind, result, stats, account_warnings(answer.account), [CATEGORIZE] if groups.categorized else []
+    )
+
+
+def _legacy_body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
+    groups = read_streams(answer, parsed)
+    return legacy_chunks(groups, query_stats(answer.account, time.perf_counter() - began, groups.count))
+
+
+def read_streams(answer: Any, parsed: LogRequest) -> StreamGroups:
+    """Read the entries of an answer, up to the limit, and at most one in each interval."""
+    groups = StreamGroups(parsed.categorized)
+    last: int | None = None
+    for batch in answer:
+        for row in batch.to_pylist():
+            if last is None or abs(row["timestamp"] - last) >= parsed.interval_ns:
+                last = row["timestamp"]
+                groups.add(LogEntry(**row))
+                if groups.count == parsed.limit:
+                    return groups
+    return groups

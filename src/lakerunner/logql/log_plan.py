@@ -1,0 +1,77 @@
+"""Compile LogQL into plans: a log query to rows in rounds, a metric query to samples and a finish over series.
+
+Comes in: a question. Goes out: a plan of leaves over the logs. What always holds: a plan is made from the question
+alone; windows are (t - range, t], the lines of a log query are those of [start, end).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
+from lakerunner.logql.log_lines import KINDS, LogLines
+from lakerunner.logql.log_rows import RELATION, lines_scan
+from lakerunner.logql.metric_finish import MetricQuery
+from lakerunner.logql.stages.pipeline import check_stage
+from lakerunner.logql.text.parse import parse_logql
+from lakerunner.logql.text.syntax import Pipeline
+from lakerunner.model.errors import UserError
+from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
+from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
+from lakerunner.series.values import Steps
+
+# Rows of segments that were committed together may have the same place: then the delivery keeps their order the same
+# for every page.
+_ORDER = ("timestamp", "arrived", "row_number", "delivery", "delivery_row")
+NO_LOG_INSTANT = (
+    "log queries are not supported as an instant query type, please change your query to a range query type"
+)
+
+
+@dataclass(frozen=True)
+class LogqlQuestion:
+    """A query as it was requested. Metric queries are evaluated at `start_ns`, and every `step_ns` up to `end_ns`
+    inclusive; `step_ns` is 0 for one instant. Log queries return the lines of [start_ns, end_ns), at most `limit` of
+    them (None: all)."""
+
+    text: str
+    start_ns: int
+    end_ns: int
+    step_ns: int = 0
+    limit: int | None = 100
+    direction: Literal["backward", "forward"] = "backward"
+    rules: StreamRules = DEFAULT_RULES
+    limits: LogLimits = DEFAULT_LIMITS
+
+    @property
+    def instant(self) -> bool:
+        return self.step_ns == 0
+
+    @property
+    def steps(self) -> Steps:
+        return Steps(self.start_ns, self.end_ns, self.step_ns or 1) if not self.instant else Steps(*[self.end_ns] * 2)
+
+
+def compile_logql(question: LogqlQuestion, now_ns: int) -> Plan:
+    """Parse and compile a question. Raise UserError with its position if the text is invalid."""
+    query = parse_logql(question.text, check_stage)
+    if isinstance(query, Pipeline):
+        if question.instant:
+            raise UserError(NO_LOG_INSTANT)
+        return _lines_plan(query, question, now_ns)
+    return MetricQuery(query, question.steps, question.instant, question.rules, now_ns, question.limits).plan()
+
+
+def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Plan:
+    backward = question.direction == "backward"
+    leaf = Leaf(lines_scan(question.start_ns, question.end_ns), LogLines.of(pipeline, question.rules, now_ns))
+    order = "DESC" if backward else "ASC"
+    columns = ", ".join(("timestamp", "line", *KINDS))
+    # A row that was delivered twice counts once; it has the same time both times, so that it is in one round.
+    sql = (
+        f'SELECT {columns} FROM "{RELATION}" QUALIFY delivery IS NULL OR row_number() OVER '
+        "(PARTITION BY delivery, delivery_row ORDER BY arrived, row_number) = 1 "
+        f"ORDER BY {', '.join(f'{name} {order}' for name in _ORDER)}"
+    )
+    return Plan((leaf,), SqlFinish(sql, Rounds(descending=backward, limit=question.limit)))

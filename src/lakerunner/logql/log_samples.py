@@ -1,0 +1,187 @@
+"""The operator of workers for metric queries: the samples that the lines of a range aggregation give.
+
+Comes in: rows of log segments. Goes out: for each line that passes the pipeline its time, its value and the labels of
+its series; `fold` makes series of those of all units. What always holds: samples of one series are in the order of
+time, those of equal time in the order of their arrival, and a row that was delivered twice counts once, however the
+rows were cut into units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from lakerunner.logql.line_conditions import line_conditions
+from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
+from lakerunner.logql.log_rows import LogReader, source_sql
+from lakerunner.logql.stages.line_labels import LineLabels
+from lakerunner.logql.stages.sample import compile_extractor
+from lakerunner.logql.text.parse import parse_logql
+from lakerunner.logql.text.printer import exact_text
+from lakerunner.logql.text.syntax import Grouping, RangeAggregation
+from lakerunner.model.labels import Labels
+from lakerunner.model.streams.stream_rules import StreamRules
+from lakerunner.plan.scan import Scan
+from lakerunner.series.evaluation.series_finish import SampleOperator
+from lakerunner.series.values import NO_SAMPLES, Samples
+
+_SCHEMA = pa.schema(
+    [
+        ("labels", pa.dictionary(pa.int32(), pa.string())),
+        ("timestamp", pa.int64()),
+        ("value", pa.float64()),
+        ("arrived", pa.int64()),
+        ("row_number", pa.int64()),
+        ("delivery", pa.int64()),
+        ("delivery_row", pa.uint32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LogSamples(SampleOperator):
+    """`query` is the text of the range aggregation; `pushed` the grouping of a sum around it. `now_ns` is the query's
+    instant, for templates."""
+
+    name = "log_samples"
+
+    query: str
+    pushed: Grouping | None
+    rules: StreamRules
+    now_ns: int
+    limits: LogLimits = DEFAULT_LIMITS
+
+    @cached_property
+    def aggregation(self) -> RangeAggregation:
+        parsed = parse_logql(self.query)
+        if not isinstance(parsed, RangeAggregation):
+            raise ValueError(f"{self.query} is not a range aggregation")
+        return parsed
+
+    @classmethod
+    def of(
+        cls, aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, now_ns: int, limits: LogLimits
+    ) -> LogSamples:
+        return cls(exact_text(aggregation), pushed, rules, now_ns, limits)
+
+    def source_sql(self, scan: Scan) -> str:
+        return source_sql(scan, line_conditions(self.aggregation.lines.pipeline.stages))
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
+        return _SCHEMA
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        extract = compile_extractor(self.aggregation, self.pushed, self.now_ns)
+        reader = LogReader(self.aggregation.lines.pipeline.matchers, self.rules)
+        made = 0
+        for batch in batches:
+            found = _Columns()
+            for row in reader.rows(batch):
+                labels = LineLabels(row.stream, row.metadata)
+                value = extract(row.place.timestamp, row.line, labels)
+                if value is not None:
+                    found.add(row, extract.series(labels), value)
+            made += len(found.timestamps)
+            self.limits.check_samples(made)
+            yield found.batch()
+
+    def fold(self, batches: Iterable[pa.RecordBatch]) -> Samples:
+        """Join the batches of all units, which come in any order. Raise TooLarge past the query's limits."""
+        kept, made = [], 0
+        for batch in batches:
+            made += batch.num_rows
+            self.limits.check_samples(made)
+            kept.append(batch)
+        if not made:
+            return NO_SAMPLES
+        table = pa.Table.from_batches(kept).unify_dictionaries().combine_chunks()
+        return _series(_without_repeats(table), self.limits)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "pushed": None if self.pushed is None else [self.pushed.labels, self.pushed.without],
+            "rules": self.rules.to_json(),
+            "now_ns": self.now_ns,
+            "limits": self.limits.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> LogSamples:
+        pushed = given["pushed"]
+        return cls(
+            str(given["query"]),
+            None if pushed is None else Grouping(tuple(pushed[0]), bool(pushed[1])),
+            StreamRules.from_json(given["rules"]),
+            int(given["now_ns"]),
+            LogLimits.from_json(given["limits"]),
+        )
+
+    def lines(self) -> Iterator[str]:
+        yield f"samples of {self.query}"
+        if self.pushed is not None:
+            word = "all labels but" if self.pushed.without else "the labels"
+            yield f"with {word} ({', '.join(self.pushed.labels)})"
+
+
+class _Columns:
+    """Collects the samples of one batch."""
+
+    def __init__(self) -> None:
+        self.timestamps: list[int] = []
+        self._rows: list[tuple[int, float, int, int, int | None, int | None]] = []
+        self._labels: dict[Labels, int] = {}
+        self._codes: list[int] = []
+
+    def add(self, row: Any, labels: Labels, value: float) -> None:
+        self.timestamps.append(row.place.timestamp)
+        self._codes.append(self._labels.setdefault(labels, len(self._labels)))
+        delivery, place = row.delivery or (None, None)
+        self._rows.append((row.place.timestamp, value, row.place.arrived, row.place.row_number, delivery, place))
+
+    def batch(self) -> pa.RecordBatch:
+        texts = pa.array([orjson.dumps(labels).decode() for labels in self._labels], pa.string())
+        labels = pa.DictionaryArray.from_arrays(pa.array(self._codes, pa.int32()), texts)
+        columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * (len(_SCHEMA) - 1)
+        arrays = [pa.array(column, one.type) for column, one in zip(columns, list(_SCHEMA)[1:], strict=True)]
+        return pa.record_batch([labels, *arrays], schema=_SCHEMA)
+
+
+def _without_repeats(table: pa.Table) -> pa.Table:
+    """Drop the rows of deliveries that came before; rows without a delivery stay."""
+    delivery, place = table["delivery"], table["delivery_row"]
+    known = np.flatnonzero(delivery.is_valid().to_numpy())
+    if not len(known):
+        return table
+    ids = np.stack([delivery.fill_null(0).to_numpy()[known], place.fill_null(0).to_numpy()[known].astype(np.int64)])
+    _, first = np.unique(ids, axis=1, return_index=True)
+    if len(first) == len(known):
+        return table
+    kept = ~delivery.is_valid().to_numpy()
+    kept[known[first]] = True
+    return table.filter(pa.array(kept)).combine_chunks()
+
+
+def _series(table: pa.Table, limits: LogLimits) -> Samples:
+    """Make series of samples in any order, sorted by labels."""
+    labels = table["labels"].chunk(0)
+    texts = labels.dictionary.to_pylist()
+    limits.check_series(len(texts))
+    decoded: list[Labels] = [tuple((name, value) for name, value in orjson.loads(text)) for text in texts]
+    order = sorted(range(len(decoded)), key=decoded.__getitem__)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    series = rank[labels.indices.to_numpy()]
+    # Rows of segments that were committed together may have the same place: the delivery gives them an order.
+    order_of = [table[name].fill_null(0).to_numpy() for name in ("delivery_row", "delivery", "row_number", "arrived")]
+    times = table["timestamp"].to_numpy()
+    places = np.lexsort((*order_of, times, series))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(order)))]).astype(np.int64)
+    values = table["value"].to_numpy()[places]
+    return Samples([decoded[n] for n in order], offsets, times[places].astype(np.int64), values)

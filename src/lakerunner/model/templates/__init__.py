@@ -1,0 +1,1 @@
+"""Go templates: the language of text/template with the functions that log queries and alerts use."""
