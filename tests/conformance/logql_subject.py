@@ -30,7 +30,7 @@ from lakerunner.query.options import Options
 from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples
-from query.sample_lake import Lake
+from query.sample_lake import Lake, removed
 
 PLAIN_RULES = StreamRules(service_labels=(), detect_levels=False)
 
@@ -52,7 +52,8 @@ class EngineLogSubject:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._folder.cleanup()
+        self._lake.close()
+        removed(Path(self._folder.name))  # units that a limit ended may still be giving back their sandboxes
 
     def ask(self, case: LogCase) -> Answer:
         organization = self._loaded(case.state)

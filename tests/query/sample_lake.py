@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
@@ -257,6 +258,12 @@ class Lake:
         self.records: list[tuple[Record, str]] = []
         self.picks: list[TimeRange] = []
         self.expired_ns: dict[str, int] = {}  # by signal
+        self._pools: WeakSet[Sandboxes] = WeakSet()  # a pool that nobody holds any more closes itself
+
+    def close(self) -> None:
+        """End its sandboxes, which write below its directory."""
+        for pool in self._pools:
+            pool.close()
 
     @property
     def segments(self) -> Lake:
@@ -310,7 +317,9 @@ class Lake:
     def sandboxes(self, **limits: Any) -> Sandboxes:
         given: dict[str, Any] = {"memory": "500MB", "seconds": 30.0, "max_rows": 1_000_000} | limits
         most = Limits(given.pop("memory"), given.pop("seconds"), given.pop("max_rows"), (self.directory,))
-        return Sandboxes(most, spill_directory=self.directory / "spill", **({"threads": 2} | given))
+        pool = Sandboxes(most, spill_directory=self.directory / "spill", **({"threads": 2} | given))
+        self._pools.add(pool)
+        return pool
 
     def worker(self, **limits: Any) -> QueryWorker:
         cache = SegmentCache(self.store, self.directory / "cache", limits.pop("cache_bytes", 1 << 30))

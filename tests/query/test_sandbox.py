@@ -131,6 +131,13 @@ class TestLending:
         del forgotten
         eventually(lambda: not alive(pid) and not list((tmp_path / "spill").iterdir()))
 
+    def test_a_closed_pool_prepares_nothing_any_more(self, tmp_path: Path) -> None:
+        for _ in range(3):
+            sandboxes = pool(tmp_path)
+            used(sandboxes, A)  # giving it back prepares a spare one, in a thread
+            sandboxes.close()
+            assert list((tmp_path / "spill").iterdir()) == []
+
     def test_one_that_spilled_is_not_used_again(self, tmp_path: Path) -> None:
         sandboxes = pool(tmp_path, "60MB")
         before = used(sandboxes, A)
@@ -420,3 +427,20 @@ class TestLoad:
             assert os.getpriority(os.PRIO_PROCESS, greedy.pid) == 15
             own = os.getpriority(os.PRIO_PROCESS, 0)  # the tests themselves may run at a lower priority
             assert os.getpriority(os.PRIO_PROCESS, modest.pid) == own + 5
+
+    def test_one_that_computes_long_yields_and_one_that_waits_does_not(self, sandboxes: Sandboxes) -> None:
+        with ExitStack() as held:
+            waits = sandboxes.lend(held, A)  # for longer than the other one, and without work
+
+            def ask() -> None:
+                with pytest.raises(LakerunnerError):
+                    rows(sandboxes, ENDLESS, B)
+
+            reader = threading.Thread(target=ask)
+            reader.start()
+            eventually(lambda: any(os.getpriority(os.PRIO_PROCESS, one.pid) == 15 for one in (*sandboxes._busy,)))
+            assert waits.sound
+            assert os.getpriority(os.PRIO_PROCESS, waits.pid) < 15
+            for one in (*sandboxes._busy,):
+                one.kill()
+            reader.join(60)

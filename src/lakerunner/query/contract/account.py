@@ -82,10 +82,12 @@ def total(accounts: Iterable[Account]) -> Account:
 
 
 def _added(one: Any, other: Any) -> Any:
+    if not one or not other:  # most values of most accounts are 0 or empty, and small queries add many accounts
+        return one or other
     if isinstance(one, Mapping):
         total = Counter(one)
         total.update(other)
         return dict(total)
     if isinstance(one, bool | str):
-        return one or other
+        return one
     return one | other if isinstance(one, frozenset) else one + other

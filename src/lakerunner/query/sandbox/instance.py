@@ -79,21 +79,6 @@ CREATE MACRO attribute_map(columns, overflow) AS map_from_entries(list_sort(firs
     list_transform(map_entries(overflow), lambda e: {'key': e.key, 'value': typed_text(e.value)})
 ))))
 """
-# Typed JSON stays behind a NUL where its plain text would not tell its type (plan/scan.py, INTERNAL_COLUMNS).
-_TYPED_LABEL = r"""
-CREATE MACRO typed_label(v) AS CASE
-    WHEN starts_with(v, '"') THEN json_extract_string(v, '$')
-    WHEN v = 'null' THEN ''
-    WHEN regexp_full_match(v, '-?[0-9]+|true|false') THEN v
-    ELSE chr(0) || v
-END
-"""
-_LABEL_MAP = """
-CREATE MACRO label_map(columns, overflow) AS map_from_entries(first_of_map_rows(list_concat(
-    list_filter(columns, lambda e: e.value IS NOT NULL),
-    list_transform(map_entries(overflow), lambda e: {'key': e.key, 'value': typed_label(e.value)})
-)))
-"""
 # DuckDB's own cast rounds, so that 23:59:59.9999999 becomes the next day; this macro truncates, before 1970 too. It has
 # a single division because it runs for every row.
 _MICROSECONDS = """
@@ -135,8 +120,6 @@ MACROS = (
     _DOUBLE_TEXT,
     _FIRST_OF_EACH,
     _ATTRIBUTE_MAP,
-    _TYPED_LABEL,
-    _LABEL_MAP,
     _FLOOR_OF_THOUSAND,
     _MICROSECONDS,
     _FLOOR_OF_WIDTH,

@@ -3,8 +3,9 @@
 Invariants: a sandbox works for one organization from its first request to its end; another organization gets a new one.
 A sandbox that spilled, ran out of memory, was slowed down or did not stop in time is not lent again. All sandboxes of a
 pool together hold at most `total_bytes`: beyond it the largest is killed, and its query gets an error that names the
-setting. A sandbox whose request takes long yields the cores to others, and so do those of an organization that used
-much of late while others wait.
+setting. A sandbox whose request uses much CPU time yields the cores to others, and so do those of an organization that
+used much of late while others wait. CPU time counts, not the clock: on a busy machine short requests take long, and
+would lose their warm sandboxes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -33,7 +34,7 @@ _KEPT_WARM = 4
 _SPARE = 1  # forked before it is needed, for the next organization
 _USES = 1000  # per sandbox, which bounds the footers that DuckDB caches
 _WATCH_SECONDS = 0.05
-_SLOWED_AFTER = 0.25  # seconds of one request; longer ones must not delay short ones
+_SLOWED_AFTER = 0.25  # CPU seconds of one request and thread; longer ones must not delay short ones
 _SLOWED_TO = 15  # niceness; a sandbox starts with 5
 _SLACK_BYTES = 256 << 20  # for stacks of threads and results in flight, beside a quarter of the memory limit
 _numbers = count()  # shared by all pools of the process, which may share a directory
@@ -68,6 +69,13 @@ class RecentLoad:
         return float(seconds * 0.5 ** ((now - then) / HALF_LIFE))
 
 
+class _Start(NamedTuple):
+    """When a sandbox was lent, and the CPU time that it had used by then."""
+
+    time: float
+    cpu_seconds: float
+
+
 class Sandboxes:
     """Safe to use from many threads. `threads` is per sandbox; 0: one per core. The spill directory must be on the file
     system of the segment cache. `total_bytes` 0: half of the machine's memory."""
@@ -77,21 +85,24 @@ class Sandboxes:
     ) -> None:
         self.limits = limits
         memory = limits.memory_bytes
+        threads = threads or os.cpu_count() or 1
         self._settings = {
             "memory": limits.memory,
             "milliseconds": max(1, round(limits.seconds * 1000)),
             "spill": spill_max,
-            "threads": threads or os.cpu_count() or 1,
+            "threads": threads,
             "data_bytes": memory + memory // 4 + _SLACK_BYTES,
         }
+        self._slowed_after = _SLOWED_AFTER * threads
         self._directory = spill_directory.resolve()
         self._total_bytes = total_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         self._lock = threading.Lock()
         self._idle: list[Sandbox] = []  # the most recently used last
         self._spare: list[Sandbox] = []
-        self._busy: dict[Sandbox, float] = {}
+        self._busy: dict[Sandbox, _Start] = {}
         self._load = RecentLoad()
         self._watching = False
+        self._tidying: set[threading.Thread] = set()
         self._closer = weakref.finalize(self, _close_all, self._idle, self._spare)
         _forget_dead(self._directory)
 
@@ -101,7 +112,8 @@ class Sandboxes:
         sandbox.organization = organization
         sandbox.uses += 1
         with self._lock:
-            now = self._busy[sandbox] = time.monotonic()
+            now = time.monotonic()
+            self._busy[sandbox] = _Start(now, sandbox.cpu_seconds)
             yields = self._load.is_heavy(organization, now)
             if not self._watching:
                 self._watching = True
@@ -144,8 +156,10 @@ class Sandboxes:
         return ended(end.status, end.resident_bytes, self.limits)
 
     def close(self) -> None:
-        """End idle sandboxes; lent ones end when they are given back."""
+        """End idle sandboxes, and those that are being prepared; lent ones end when they are given back."""
         self._closer()
+        for thread in tuple(self._tidying):
+            thread.join()
 
     def _take(self, organization: UUID) -> Sandbox | None:
         """Return an idle sandbox of the organization, or the spare one; those that have died are dropped."""
@@ -170,9 +184,9 @@ class Sandboxes:
         sound = sandbox.clean() and sandbox.uses < _USES
         with self._lock:
             now = time.monotonic()
-            since = self._busy.pop(sandbox, now)
-            if sandbox.organization is not None:
-                self._load.add(sandbox.organization, now - since, now)
+            start = self._busy.pop(sandbox, None)
+            if start and sandbox.organization is not None:
+                self._load.add(sandbox.organization, now - start.time, now)
             if sound and self._closer.alive:
                 self._idle.append(sandbox)
             surplus = [] if sound and self._closer.alive else [sandbox]
@@ -180,12 +194,17 @@ class Sandboxes:
                 surplus.append(self._idle.pop(0))
             wanting = self._closer.alive and len(self._spare) < _SPARE
         if surplus or wanting:  # in a thread, so that the query that has ended does not wait for it
-            threading.Thread(target=self._tidy, args=(surplus,), name="sandbox-tidy", daemon=True).start()
+            thread = threading.Thread(target=self._tidy, args=(surplus,), name="sandbox-tidy", daemon=True)
+            self._tidying.add(thread)
+            thread.start()
 
     def _tidy(self, surplus: list[Sandbox]) -> None:
-        for one in surplus:
-            one.close()
-        self.warm()
+        try:
+            for one in surplus:
+                one.close()
+            self.warm()
+        finally:
+            self._tidying.discard(threading.current_thread())
 
     def warm(self) -> None:
         """Prepare a sandbox for the next organization, unless there is one."""
@@ -209,9 +228,8 @@ class Sandboxes:
             largest = max(resident, key=lambda sandbox: resident[sandbox])
             largest.held_too_much = True
             largest.kill()
-        now = time.monotonic()
-        for sandbox, since in busy.items():
-            if sandbox.sound and now - since > _SLOWED_AFTER:
+        for sandbox, start in busy.items():
+            if sandbox.sound and sandbox.cpu_seconds - start.cpu_seconds > self._slowed_after:
                 _slow_down(sandbox)
         return bool(busy)
 

@@ -273,6 +273,15 @@ class Sandbox:
         return self._end is None and not select.select([self._process], [], [], 0)[0]
 
     @property
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that all its threads have used; 0 once it has ended."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime, in ticks
+
+    @property
     def resident_bytes(self) -> int:
         """Return the memory it holds, without shared pages; 0 once it has ended."""
         try:
