@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,37 @@ def test_otlp_becomes_what_loki_makes_of_it(ingest: Ingest) -> None:
         ("level=dbg", {"event_name": "e", "flags": "1", "b": "/w==", "detected_level": "debug"}),
     ]
     assert shown(ingest.rows(request)) == [(line, labels, {**shared, **own}) for line, own in wanted]
+
+
+NOT_JSON = "json: unsupported value:"  # as OpenTelemetry writes it
+VALUES: list[tuple[Any, str | None]] = [
+    *(
+        ("text", "text"),
+        (7, "7"),
+        (True, "true"),
+        (2.5, "2.5"),
+        (1e21, "1e+21"),
+        (nan, f"{NOT_JSON} NaN"),
+        (inf, f"{NOT_JSON} +Inf"),
+    ),
+    *(([1, "a"], '[1,"a"]'), (b"\xff", "/w=="), (None, ""), ("", ""), ("7", "7"), ('"quoted"', '"quoted"')),
+    *(("null", "null"), ("\0nul", "\0nul"), ("\0005", "\0005"), ("[1]", "[1]"), ({"n": 1}, None)),
+]
+
+
+@pytest.mark.parametrize("most", ["text", 7, 2.5, True, b"b", [0]], ids=lambda one: type(one).__name__)
+def test_values_of_any_type_in_a_column_and_in_the_map(ingest: Ingest, most: Any) -> None:
+    """The column of a key has the type that most values have; others, and a key that comes again, are in the map."""
+    attributes = [{"key": value, "Key": n, "KEY": str(n)} for n, (value, _) in enumerate(VALUES)]
+    filling = [{"key": most}] * 50
+    records = [({"time_unix_nano": NS + n}, "line", own) for n, own in enumerate([*attributes, *filling])]
+    request = ExportLogsServiceRequest.FromString(otlp({"service.name": "shop"}, *records))
+    for record in request.resource_logs[0].scope_logs[0].log_records:
+        fill(record.attributes.add(key="key").value, "again")
+    found = ingest.rows(request.SerializeToString(), rules=OFF)[: len(VALUES)]
+    assert [row.metadata.get("key") for row in found] == [text for _, text in VALUES]
+    assert found[-1].metadata["key_n"] == "1"
+    assert [(row.metadata["Key"], row.metadata["KEY"]) for row in found] == [(str(n),) * 2 for n in range(len(VALUES))]
 
 
 def test_lines_of_a_file_are_as_if_they_had_come_by_otlp(ingest: Ingest) -> None:

@@ -13,9 +13,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import orjson
 from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -57,7 +59,7 @@ def answered_rows(rows: list[Row]) -> Counter[str]:
 
 
 def _canonical(row: Row) -> str:
-    return json.dumps(row, sort_keys=True)
+    return orjson.dumps(row, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _answered(row: Row) -> Row:
@@ -76,6 +78,7 @@ def _plain_answer(name: str, value: Any) -> Any:
     return value
 
 
+@cache
 def _canonical_text(value: str | None) -> str:
     if value is None:
         return "null"

@@ -8,6 +8,7 @@ meet the selector; those are dropped here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ _RESOURCE = (RESOURCE.map_column, "resource_schema_url")
 _SCOPE = (SCOPE.map_column, "scope_name", "scope_version", "scope_dropped_attributes")
 COLUMNS = (*_TIMES, *_FIELDS)
 RELATION = "lines"
+_WORD = re.compile("-?[0-9]+|true|false")
 INTERNAL = (ARRIVED, ROW_NUMBER, *_MAPS)
 
 
@@ -114,8 +116,7 @@ def source_sql(scan: Scan, where: Sequence[str] = ()) -> str:
     relation = scan.relation
     listed = [f'epoch_ns("{name}") AS "{name}"' for name in _TIMES]
     listed += [f'"{name}"' for name in _FIELDS]
-    listed += [f'"{internal_column(relation, name)}" AS "{name}"' for name in (ARRIVED, ROW_NUMBER)]
-    listed += [f'CAST(to_json("{internal_column(relation, name)}") AS VARCHAR) AS "{name}"' for name in _MAPS]
+    listed += [f'"{internal_column(relation, name)}" AS "{name}"' for name in INTERNAL]
     conditions = " AND ".join((_within(scan.time), *where))
     return f'SELECT {", ".join(listed)} FROM "{relation}" WHERE {conditions}'
 
@@ -201,16 +202,30 @@ def _distinct(batch: pa.RecordBatch, names: Sequence[str]) -> tuple[list[tuple[A
 
 
 def attributes_of(text: str) -> dict[str, AttributeValue]:
-    """Read a map of attributes as the scan's internal columns give it, as JSON."""
-    if text == "{}":
-        return {}
-    found: dict[str, str] = orjson.loads(text)
-    return {key: value if value[:1] != "\0" else _typed(value) for key, value in found.items()}
+    """Read the attributes of a scope as the scan's internal columns give them (plan/scan.py)."""
+    own, rest = orjson.loads(text)
+    found: dict[str, AttributeValue] = {}
+    for key, value in own.items():
+        if isinstance(value, str):
+            found[key] = value
+        elif value is not None and value[0] is not None:
+            found[key] = _typed(value[0])
+    for entry in rest or ():
+        if entry["key"] not in found:
+            found[entry["key"]] = _stored(entry["value"])
+    return found
+
+
+def _stored(value: str) -> AttributeValue:
+    """Read a value of the overflow map; of numbers and truths the text is enough."""
+    if value == "null":
+        return ""
+    return value if _WORD.fullmatch(value) else _typed(value)
 
 
 def _typed(value: str) -> AttributeValue:
-    """Return the value of typed JSON behind a NUL; a string that only looks like one stays as it is."""
+    """Read typed JSON; other text stays as it is."""
     try:
-        return value_of_json(value[1:])
+        return value_of_json(value)
     except Corrupt:
         return value

@@ -94,14 +94,12 @@ class LogStreams(RowOperator):
         resource = internal_column(scan.relation, RESOURCE.map_column)
         bucket = f"epoch_ns(timestamp) // {self.bucket_ns}" if self.bucket_ns else "CAST(0 AS BIGINT)"
         size = "CAST(sum(strlen(message)) AS BIGINT)" if self.sized else "CAST(0 AS BIGINT)"
-        inside = (
+        return (
             f'SELECT "{resource}" AS resource, resource_schema_url, {bucket} AS bucket, count(*) AS entries, '
             f"{size} AS bytes, min(epoch_ns(timestamp)) AS first_ns, max(epoch_ns(timestamp)) AS last_ns "
             f'FROM "{scan.relation}" WHERE timestamp >= make_timestamp_ns({scan.time.start_ns}) '
             f"AND timestamp < make_timestamp_ns({scan.time.end_ns}) GROUP BY ALL"
         )
-        # Text is made of the few different resources, not of each row.
-        return f"SELECT CAST(to_json(resource) AS VARCHAR) AS resource, * EXCLUDE (resource) FROM ({inside})"
 
     def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
         return _SCHEMA

@@ -28,12 +28,12 @@ NUMBER_TYPES = {
 
 
 # `arrived` is when the row's segment was ingested, `row_number` its place there: rows of equal time, in this order, are
-# in the order in which they arrived. The maps of attributes have typed JSON behind a NUL for values that are neither
-# strings, integers, booleans nor bytes, and the plain text of those.
+# in the order in which they arrived. The attributes of a scope are one JSON array: an object of those that have a
+# column, and the entries of the overflow map as they are stored, null if there is no map. A value of a column is its
+# text, or a list of its typed JSON where the text would lose the type. Of equal keys the first counts. Making a map of
+# both in SQL takes 15 times as long.
 ARRIVED, ROW_NUMBER = "arrived", "row_number"
-INTERNAL_COLUMNS = {ARRIVED: "BIGINT", ROW_NUMBER: "BIGINT"} | {
-    scope.map_column: "MAP(VARCHAR, VARCHAR)" for scope in SCOPES
-}
+INTERNAL_COLUMNS = {ARRIVED: "BIGINT", ROW_NUMBER: "BIGINT"} | {scope.map_column: "VARCHAR" for scope in SCOPES}
 
 
 @dataclass(frozen=True, order=True)

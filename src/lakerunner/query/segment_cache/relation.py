@@ -45,8 +45,12 @@ _TEXT_OF = {
     "bytes": "base64({0})",
     "json": "typed_text({0})",
 }
-# The same for internal columns, which keep the type: typed JSON behind a NUL where the text alone would lose it.
-_LABEL_OF = _TEXT_OF | {"double": "chr(0) || double_text({0})", "json": "chr(0) || {0}"}
+# The same for internal columns, which keep the type: a list of typed JSON where the text alone would lose it.
+_LABEL_OF = _TEXT_OF | {
+    "double": """[CASE WHEN isfinite({0}) THEN double_text({0})
+        ELSE '{{"doubleValue":"' || double_text({0}) || '"}}' END]""",
+    "json": "[{0}]",
+}
 _COLUMN_SETS = 256  # remembered column sets
 _MAP = "MAP(VARCHAR, VARCHAR)"
 _ENTRIES = "STRUCT(key VARCHAR, value VARCHAR)[]"
@@ -286,18 +290,22 @@ class _Reader:
         return f"COALESCE(list_transform({self.stored(name, type_)}, lambda item: {{{fields}}}), [])"
 
     def _map(self, scope: str) -> str:
-        return f"attribute_map({self._entries(scope, _TEXT_OF)}, {self.stored(scope, _MAP)})"
+        entries = [f"{{'key': {key}, 'value': {value}}}" for key, value in self._entries(scope, _TEXT_OF)]
+        own = f"[{', '.join(entries)}]" if entries else f"CAST([] AS {_ENTRIES})"
+        return f"attribute_map({own}, {self.stored(scope, _MAP)})"
 
     def labels(self, scope: str) -> str:
         """Return the attributes of a scope as INTERNAL_COLUMNS describes them."""
-        return f"label_map({self._entries(scope, _LABEL_OF)}, {self.stored(scope, _MAP)})"
+        own = ", ".join(f"{key}, {value}" for key, value in self._entries(scope, _LABEL_OF))
+        return f"CAST(json_array(json_object({own}), map_entries({self.stored(scope, _MAP)})) AS VARCHAR)"
 
-    def _entries(self, scope: str, text_of: Mapping[str, str]) -> str:
+    def _entries(self, scope: str, text_of: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Yield the key and the value, as SQL, of each attribute of the scope that has a column."""
         prefix = _PREFIXES[scope]
-        own = [name for name in self._columns if name.startswith(prefix) and self._shredded(name)]
-        values = ((name, text_of[self._columns[name].type].format(self._use(name))) for name in own)
-        entries = [f"{{'key': {text(name.removeprefix(prefix))}, 'value': {value}}}" for name, value in values]
-        return f"[{', '.join(entries)}]" if entries else f"CAST([] AS {_ENTRIES})"
+        for name in self._columns:
+            if name.startswith(prefix) and self._shredded(name):
+                value = text_of[self._columns[name].type].format(self._use(name))
+                yield text(name.removeprefix(prefix)), value
 
     def _shredded(self, name: str) -> bool:
         return name in self._columns and self._columns[name].type != ""
