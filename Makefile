@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 # Tests wait for servers half of the time: one process more than there are cores. Heavy ones keep a core busy each.
-CROWD = --dist loadfile -n $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-HEAVY_CROWD := --dist loadfile -n auto --maxprocesses 4
+CROWD = --dist loadfile --no-loadscope-reorder -n $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+HEAVY_CROWD := --dist loadfile --no-loadscope-reorder -n auto --maxprocesses 4
 
 .PHONY: help setup kernels run test test-heavy test-all conformance fuzz-promql check fix golden bench lock peers clean
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,35 @@ TOGETHER = {
     "tests/end_to_end/test_promql_failures.py": "cluster",
     "tests/end_to_end/test_query_failures.py": "cluster",
 }
+
+
+# Files that take longest begin first: at the end of a run a process that still has one would keep the others waiting.
+LONG = (
+    "tests/end_to_end/test_slice.py",
+    "tests/query/test_workers_http.py",
+    "tests/logql/test_logql_conformance.py",
+    "tests/services/test_repair.py",
+    "tests/services/test_warm.py",
+    "tests/bus/test_backlog.py",
+    "tests/query/test_sandbox.py",
+    "tests/query/test_metric_tiers.py",
+    "tests/promql/test_conformance.py",
+    "tests/api/test_keep.py",
+    "tests/test_kernel_cache.py",
+    "tests/test_wheel.py",
+    "tests/index/test_embedded.py",
+    "tests/pipeline/test_ingest.py",
+    "tests/services/test_repair_law.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort files: long ones first, then by how many tests they have."""
+    files = [item.nodeid.partition("::")[0] for item in items]
+    counts = Counter(files)
+    rank = {file: n for n, file in enumerate(LONG)}
+    order = sorted(range(len(items)), key=lambda n: (rank.get(files[n], len(LONG)), -counts[files[n]], files[n]))
+    items[:] = [items[n] for n in order]
 
 
 class Scheduling(LoadFileScheduling):

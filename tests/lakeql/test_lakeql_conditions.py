@@ -250,7 +250,7 @@ queries = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(sql=queries)
 def test_answers_with_and_without_the_rows_that_fail_are_equal(sql: str, database: duckdb.DuckDBPyConnection) -> None:
     plan = compile_sql(sql, OWN, 0)

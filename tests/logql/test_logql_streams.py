@@ -56,7 +56,7 @@ class Ingest:
         with duckdb.connect() as connection:
             for macro in MACROS:
                 connection.execute(macro)
-            table: Any = connection.execute(f'WITH "s" AS ({relation}) {source_sql(SCAN)}').to_arrow_table()
+            table: Any = connection.sql(f'WITH "s" AS ({relation}) {source_sql(SCAN)}').to_arrow_table()
         reader = LogReader(matchers, rules)
         found = [row for batch in table.to_batches() for row in reader.rows(batch)]
         return sorted(found, key=lambda row: row.place)

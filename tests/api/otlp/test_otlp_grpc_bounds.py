@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from lakerunner.api.push import otlp_grpc
+from servers.lake import wait_until
 from suites.doors import MAX_BYTES, Doors
 from suites.pushed import pushed_objects
 from suites.requests import request_of
@@ -93,17 +94,20 @@ def test_calls_beyond_the_most_are_to_be_sent_again(doors: Doors) -> None:
     with grpc.insecure_channel(doors.grpc_address) as channel:
         slow = channel.stream_unary(LOGS)
         calls: dict[str, grpc.Future] = {}
-        while True:  # until both are there: the place of one may be taken by a call of the line below
+
+        def refusal() -> str:
+            """Send a call while these are under way. The place of one of them may be taken by another call."""
             for text in ("one", "two"):
                 if text not in calls or calls[text].done():
                     calls[text] = slow.future(messages(request_of(text), then=end), timeout=600, metadata=KEY)
             with pytest.raises(grpc.RpcError) as refused:
                 channel.unary_unary(LOGS)(b"\xff", timeout=60, metadata=KEY)
-            if refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and not any(
-                call.done() for call in calls.values()
-            ):
-                break
-        assert refused.value.details() == (
+            exhausted = refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            return str(refused.value.details()) if exhausted else ""
+
+        # Until both are there: a call whose key is being looked up belongs to no organization yet.
+        wait_until(lambda: refusal().startswith("your organization uses 2 of the 4 "), "both are under way", 60)
+        assert refusal() == (
             "your organization uses 2 of the 4 gRPC calls that may be under way, and may use as "
             "many as are free: send it again later"
         )
