@@ -89,7 +89,7 @@ class LokiApi:
         return whole_response(asked.http, "".join(lines).encode(), _YAML)
 
     async def _limits(self, asked: QueryRequest) -> dict[str, Any]:
-        """Return those of Loki's limits that the lake has; 0 is none, as in Loki."""
+        """Return those of Loki's limits that the lake has; 0 means no limit, as in Loki."""
         rules: StreamRules = await to_thread.run_sync(self.rules.of, asked.organization)
         return {
             "discover_log_levels": rules.detect_levels,

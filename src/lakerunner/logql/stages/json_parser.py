@@ -14,7 +14,7 @@ from lakerunner.logql.stages.parsed import JSON_ERROR, label_name, nested_label_
 from lakerunner.logql.stages.stage_run import StageContext, StageRun
 from lakerunner.logql.text.syntax import Json
 
-MAX_DEPTH = 200  # each level is a call; a name of so many parts is of no use
+MAX_DEPTH = 200  # each level is a call; nobody queries a deeper name
 
 
 class _AllFound(Exception):

@@ -248,7 +248,7 @@ def _first(shared: Sequence[Mapping[str, str]], name: str) -> str | None:
 
 
 def _normal_level(word: str) -> str:
-    """Return the level; a word that is none stays as it is."""
+    """Return the level; an unknown word stays as it is."""
     return LEVELS.get(word.casefold(), word)
 
 

@@ -20,7 +20,7 @@ _DIVISION_DIGITS = 16  # decimal places of a quotient
 
 
 def to_integer(value: Any) -> int:
-    """Return the value as an integer of 64 bits, 0 for what is none."""
+    """Return the value as an integer of 64 bits, 0 if it cannot be one."""
     kind = type(value)
     if kind in INTEGERS or kind is bool:
         return int(value)
@@ -40,7 +40,7 @@ def _without_zero_decimals(text: str) -> str:
 
 
 def to_double(value: Any) -> float:
-    """Return the value as a double, 0 for what is none."""
+    """Return the value as a double, 0 if it cannot be one."""
     kind = type(value)
     if kind is float:
         return float(value)

@@ -158,7 +158,9 @@ class Sandboxes:
     def close(self) -> None:
         """End idle sandboxes, and those that are being prepared; lent ones end when they are given back."""
         self._closer()
-        for thread in tuple(self._tidying):
+        with self._lock:
+            tidying = tuple(self._tidying)
+        for thread in tidying:
             thread.join()
 
     def _take(self, organization: UUID) -> Sandbox | None:
@@ -195,8 +197,9 @@ class Sandboxes:
             wanting = self._closer.alive and len(self._spare) < _SPARE
         if surplus or wanting:  # in a thread, so that the query that has ended does not wait for it
             thread = threading.Thread(target=self._tidy, args=(surplus,), name="sandbox-tidy", daemon=True)
-            self._tidying.add(thread)
-            thread.start()
+            with self._lock:  # close() may join only what has started, and its end removes what was added
+                thread.start()
+                self._tidying.add(thread)
 
     def _tidy(self, surplus: list[Sandbox]) -> None:
         try:
@@ -204,7 +207,8 @@ class Sandboxes:
                 one.close()
             self.warm()
         finally:
-            self._tidying.discard(threading.current_thread())
+            with self._lock:
+                self._tidying.discard(threading.current_thread())
 
     def warm(self) -> None:
         """Prepare a sandbox for the next organization, unless there is one."""
