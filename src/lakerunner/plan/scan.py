@@ -31,9 +31,13 @@ NUMBER_TYPES = {
 # in the order in which they arrived. The attributes of a scope are one JSON array: an object of those that have a
 # column, and the entries of the overflow map as they are stored, null if there is no map. A value of a column is its
 # text, or a list of its typed JSON where the text would lose the type. Of equal keys the first counts. Making a map of
-# both in SQL takes 15 times as long.
+# both in SQL takes 15 times as long. `resource_id` and `detected_level` are stored columns of logs, null in segments
+# that were written before these columns.
 ARRIVED, ROW_NUMBER = "arrived", "row_number"
-INTERNAL_COLUMNS = {ARRIVED: "BIGINT", ROW_NUMBER: "BIGINT"} | {scope.map_column: "VARCHAR" for scope in SCOPES}
+STORED_COLUMNS = {"resource_id": "BIGINT", "detected_level": "VARCHAR"}
+INTERNAL_COLUMNS = (
+    {ARRIVED: "BIGINT", ROW_NUMBER: "BIGINT"} | {scope.map_column: "VARCHAR" for scope in SCOPES} | STORED_COLUMNS
+)
 
 
 @dataclass(frozen=True, order=True)

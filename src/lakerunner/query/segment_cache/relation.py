@@ -27,6 +27,7 @@ from lakerunner.plan.scan import (
     NUMBER_TYPES,
     ROW_NUMBER,
     STORED,
+    STORED_COLUMNS,
     Scan,
     TypedAttributes,
     attribute_column,
@@ -178,9 +179,11 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
     ]
     outputs += [(reader.stored(name, "BLOB"), id_column(scan.relation, name)) for name in scan.ids]
     outputs += [(reader.typed(one, whole=one in whole), typed_column(scan.relation, one)) for one in scan.typed]
-    outputs += [
-        (reader.labels(name), internal_column(scan.relation, name)) for name in scan.internal if name in _PREFIXES
-    ]
+    for name in scan.internal:
+        if name in _PREFIXES:
+            outputs.append((reader.labels(name), internal_column(scan.relation, name)))
+        elif name in STORED_COLUMNS:
+            outputs.append((reader.stored(name, STORED_COLUMNS[name]), internal_column(scan.relation, name)))
     for name in scan.stored:
         reader.stored(name, "BLOB")
     return _Projection(tuple(outputs), tuple(reader.used.values()))
@@ -202,7 +205,7 @@ def empty_sql(scan: Scan) -> str:
     outputs += [("CAST(NULL AS BLOB)", id_column(scan.relation, name)) for name in scan.ids]
     types = [(one, "VARCHAR" if one.type == STORED else one.type) for one in scan.typed]
     outputs += [(f"CAST(NULL AS {type_})", typed_column(scan.relation, one)) for one, type_ in types]
-    in_order = sorted(scan.internal, key=lambda name: name not in _PREFIXES)  # as relation_sql lists them
+    in_order = sorted(scan.internal, key=(ARRIVED, ROW_NUMBER).__contains__)  # as relation_sql lists them
     outputs += [(f"CAST(NULL AS {INTERNAL_COLUMNS[name]})", internal_column(scan.relation, name)) for name in in_order]
     return f"{_select(outputs)}\nWHERE false"
 
