@@ -27,13 +27,18 @@ kernels: setup ## compile what is compiled at the first start otherwise
 run: setup ## start everything with demo data and keep it running (Ctrl-C stops)
 	$(BIN)/lakerunner demo --home .lakerunner
 
-test: kernels ## the tests, in one process more than there are cores (four at most)
+# Half of the start of a JVM, for each of some hundred that the tests start.
+ARCHIVE := .cache/spark.jsa
+$(ARCHIVE): $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m servers.spark_archive $@
+
+test: kernels $(ARCHIVE) ## the tests, in one process more than there are cores (four at most)
 	$(BIN)/pytest -m "not slow and not heavy" $(CROWD)
 
-test-heavy: kernels ## what takes longer: whole lakes started and killed, Spark sessions; CI runs it after `make test`
+test-heavy: kernels $(ARCHIVE) ## what takes longer: whole lakes started and killed, Spark sessions; CI runs it after `make test`
 	$(BIN)/pytest -m "heavy and not slow" $(HEAVY_CROWD)
 
-test-all: kernels ## all tests, the slow ones too, on newly drawn examples
+test-all: kernels $(ARCHIVE) ## all tests, the slow ones too, on newly drawn examples
 	EXAMPLES=random $(BIN)/pytest
 
 conformance: kernels ## scripts of load and eval through the engine; SCRIPTS="FILE-OR-FOLDER ..." for others

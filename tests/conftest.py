@@ -29,8 +29,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 from servers.kafka import KafkaBroker, kafka_broker  # noqa: E402
 from servers.postgres import debian_postgres, embedded_postgres  # noqa: E402
 from servers.seaweedfs import S3Server, seaweedfs  # noqa: E402
+from servers.spark_archive import use_archive  # noqa: E402
 
 Temporary = pytest.TempPathFactory
+use_archive(REPO / ".cache" / "spark.jsa")  # `make test` writes it
 
 # Examples are the same in every run, so that a landing is judged by its own change; `make test-all` draws new ones.
 # No example is too slow: the first may compile a kernel, and the machine may have other things to do.
