@@ -118,10 +118,23 @@ class Engine:
         if self._coordinator is None:
             raise TypeError("an engine without a coordinator finishes no SQL")
         workers = self._resources.workers_for(job.organization, job.options)
-        rounds = [
-            self._round(self._coordinator, job, segments, workers, is_first=n == 0)
-            for n, segments in enumerate(job.rounds(self._first_bytes))
-        ]
+        rounds: list[Round] = []
+        for segments in job.rounds(self._first_bytes):
+            # Later rounds start before they are read, and several leaves are read one after the other: then rows wait
+            # on disk, so that no worker waits and keeps its slot from others.
+            ahead = bool(rounds) or len(job.plan.leaves) > 1
+            how = replace(self._gathering, partial=job.options.partial, ahead=ahead)
+            gathers = {
+                leaf.scan.relation: RowGather(job.organization, leaf, picked, workers, how, self.clock)
+                for leaf, picked in zip(job.plan.leaves, segments, strict=True)
+            }
+            leaves, count = LeafRows(gathers), sum(map(len, segments))
+            if job.finish.passes:
+                (rows,) = gathers.values()
+                rounds.append(Round(rows, leaves, count))
+            else:
+                running = self._coordinator.run(job.organization, job.finish.sql, leaves)
+                rounds.append(Round(running, leaves, count))
         wanted = job.finish.rounds
         limits = (wanted.offset, wanted.limit) if wanted else ()
         answer = RoundAnswer(rounds, workers, *limits)
@@ -155,29 +168,6 @@ class Engine:
             if same not in picked:
                 picked[same] = self.segments.pick(organization, scan, now_ns)
         return tuple(picked[scan.signal, scan.time, scan.conditions] for scan in scans)
-
-    def _round(
-        self,
-        coordinator: Coordinator,
-        job: RowJob,
-        segments: Sequence[Sequence[Segment]],
-        workers: Workers,
-        *,
-        is_first: bool,
-    ) -> Round:
-        """Build one round. Later rounds start before they are read, and several leaves are read one after the other:
-        then rows wait on disk, so that no worker waits and keeps its slot from others."""
-        ahead = not is_first or len(job.plan.leaves) > 1
-        how = replace(self._gathering, partial=job.options.partial, ahead=ahead)
-        gathers = {
-            leaf.scan.relation: RowGather(job.organization, leaf, picked, workers, how, self.clock)
-            for leaf, picked in zip(job.plan.leaves, segments, strict=True)
-        }
-        leaves, count = LeafRows(gathers), sum(map(len, segments))
-        if job.finish.passes:
-            (rows,) = gathers.values()
-            return Round(rows, leaves, count)
-        return Round(coordinator.run(job.organization, job.finish.sql, leaves), leaves, count)
 
 
 FINISHES: Mapping[type[Finish], Callable[[Engine, UUID, Plan, Options], Any]] = {

@@ -181,7 +181,15 @@ class Gather(ABC):
         error: Exception | None = None
         account = Account()
         try:
-            account = self._attempt(task) + Account(workers={task.worker: 1})
+            unit = Unit(self._organization, self._leaf, task.segments, task.shard, self._tiles)
+            answer = self._workers[task.worker].run(unit)
+            with closing(answer):
+                with self._state:
+                    if self._closed:
+                        raise ReaderGone
+                    self._running[task] = answer
+                self._hand_on(task, answer)
+            account = answer.account + Account(workers={task.worker: 1})
         except Exception as raised:
             if not isinstance(raised, LakerunnerError | ReaderGone):
                 _logger.error("unit failed", exc_info=raised)
@@ -196,17 +204,6 @@ class Gather(ABC):
             else:
                 self._settle(task, error)
             self._dispatch()
-
-    def _attempt(self, task: Task) -> Account:
-        unit = Unit(self._organization, self._leaf, task.segments, task.shard, self._tiles)
-        answer = self._workers[task.worker].run(unit)
-        with closing(answer):
-            with self._state:
-                if self._closed:
-                    raise ReaderGone
-                self._running[task] = answer
-            self._hand_on(task, answer)
-        return answer.account
 
     # With the lock held
 
@@ -223,19 +220,15 @@ class Gather(ABC):
         if not self._workers:
             self._fail(Unavailable("no query workers available (setting `workers`)"))
             return False
-        self._pending = self._tasks()
-        return True
-
-    def _tasks(self) -> list[Task]:
         if self._leaf.cut is Cut.SEGMENTS:
-            return assign(self._segments, list(self._workers), self._how.size)
+            self._pending = assign(self._segments, list(self._workers), self._how.size)
+            return True
         rows = sum(segment.rows for segment in self._segments)
-        shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows))
-        segments = tuple(self._segments)
-        tasks = [Task("", segments, Shard(number, shards), number) for number in range(shards if segments else 0)]
-        for task in tasks:
+        shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows)) if self._segments else 0
+        self._pending = [Task("", tuple(self._segments), Shard(number, shards), number) for number in range(shards)]
+        for task in self._pending:
             task.worker = task.rank_workers(self._workers)[0]
-        return tasks
+        return True
 
     def _dispatch(self) -> None:
         """Start the tasks that may be started; finish when none is left."""

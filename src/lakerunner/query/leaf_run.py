@@ -100,27 +100,22 @@ class PieceGather(Gather):
 
     def pieces(self) -> list[Piece]:
         """Wait for all pieces and return them, once. Raises what went wrong."""
-        task = self._only_task()
-        if task is not None:
-            self._work(task)
+        only: Task | None = None
+        with self._state:
+            if self._prepare():
+                if len(self._pending) == 1:
+                    # For this thread: starting another would take as long as many a query.
+                    (only,) = self._pending
+                    self._take(only)
+                else:
+                    self._dispatch()
+        if only is not None:
+            self._work(only)
         with self._state:
             self._state.wait_for(lambda: self._ended or self._failure is not None or self._closed)
             if self._failure or self._closed:
                 raise self._failure or cancelled()
             return [piece for number in sorted(self._pieces) for piece in self._pieces[number]]
-
-    def _only_task(self) -> Task | None:
-        """Start the work. A single unit is returned, for the calling thread: starting a thread would take as long as
-        many a query."""
-        with self._state:
-            if not self._prepare():
-                return None
-            if len(self._pending) != 1:
-                self._dispatch()
-                return None
-            (task,) = self._pending
-            self._take(task)
-            return task
 
     def _hand_on(self, task: Task, answer: Answer) -> None:
         operator = self._leaf.operator

@@ -51,7 +51,7 @@ class QueryWorker:
         self.slots = slots or Slots(units_at_once(0))
         self.metrics = metrics or MetricSegments(cache)
         self.cache = cache
-        self._limits = limits or sandboxes.limits
+        self.limits = limits or sandboxes.limits
         self.sandboxes = sandboxes
         self.clock = clock
 
@@ -64,17 +64,13 @@ class QueryWorker:
             return RowsRunning(self, unit, operator)
         raise TypeError(f"operator {operator.name} takes {operator.input}, which no worker has")
 
-    def rows(self, unit: Unit, operator: RowOperator) -> Running:
-        """Return the rows that DuckDB gives the operator."""
-        work = _Work(self, unit, operator)
-        return Running(self.sandboxes, work.open, self._limits, work)
-
 
 class RowsRunning:
     """An Answer (query/answer.py): what an operator makes of the rows that a sandbox reads for it."""
 
     def __init__(self, worker: QueryWorker, unit: Unit, operator: RowOperator) -> None:
-        self._rows = worker.rows(unit, operator)
+        work = _Work(worker, unit, operator)
+        self._rows = Running(worker.sandboxes, work.open, worker.limits, work)
         self._operator = operator
 
     @property

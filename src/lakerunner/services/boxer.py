@@ -89,7 +89,15 @@ class Boxer(Generic[M]):
 
     def step(self) -> None:
         if not self._closed and not self._passed_over:
-            self._take()
+            boxes = self._lane.boxes
+            wait = min(_LONGEST_WAIT, boxes.seconds_until_due(self._clock()))
+            for delivery in self._subscription.take(_TAKE, wait):
+                message = readable(delivery, self._lane.kind)
+                if message is None:
+                    self._passed_over.append(delivery)
+                else:
+                    boxes.add(delivery, message, self._clock())
+            self._closed = boxes.take_due(self._clock())
         if self._passed_over:
             self._subscription.commit(self._passed_over)
             self._passed_over = []
@@ -98,17 +106,6 @@ class Boxer(Generic[M]):
 
     def close(self) -> None:
         self._subscription.close()
-
-    def _take(self) -> None:
-        boxes = self._lane.boxes
-        wait = min(_LONGEST_WAIT, boxes.seconds_until_due(self._clock()))
-        for delivery in self._subscription.take(_TAKE, wait):
-            message = readable(delivery, self._lane.kind)
-            if message is None:
-                self._passed_over.append(delivery)
-            else:
-                boxes.add(delivery, message, self._clock())
-        self._closed = boxes.take_due(self._clock())
 
     def _send(self) -> None:
         """Publish closed boxes, again if the bus was away: a box that comes twice changes nothing."""

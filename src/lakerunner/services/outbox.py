@@ -75,13 +75,13 @@ class Relay:
         self._bus = bus
 
     def step(self) -> None:
-        sent = self._index.outbox.relay(self._publish)
+        def publish(messages: Sequence[tuple[str, bytes]]) -> None:
+            reach("before-relay")
+            self._bus.publish(messages)
+            reach("after-relay")
+
+        sent = self._index.outbox.relay(publish)
         if sent:
             meters.RELAYED.inc(sent)
         else:
             self._index.outbox.wait(_WAIT_SECONDS)
-
-    def _publish(self, messages: Sequence[tuple[str, bytes]]) -> None:
-        reach("before-relay")
-        self._bus.publish(messages)
-        reach("after-relay")

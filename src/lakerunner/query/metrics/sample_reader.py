@@ -78,7 +78,11 @@ def block_samples(block: Block, reading: SampleReader, test: SelectorTest) -> Sa
     """Read the block; `test` decides on the further labels of spread groups."""
     parts = []
     if len(block.plain):
-        parts.append(_plain(block.plain, reading))
+        found, tied = _PlainReader(block.plain, reading).samples()
+        if tied.any():
+            exact, _ = _PlainReader(block.plain.only(tied), reading.in_ns()).samples()
+            overlay(found, tied, exact)
+        parts.append(found)
     if len(block.spread):
         parts.append(_spread(block, reading, test))
     return concatenate_samples([part for part in parts if len(part)])
@@ -94,14 +98,6 @@ def columns_of(part: GroupSet, columns: frozenset[str]) -> tuple[str, ...]:
     if part.has_delta:
         needed.add("start_timestamp")
     return tuple(sorted(needed & columns))
-
-
-def _plain(part: GroupSet, reading: SampleReader) -> Samples:
-    found, tied = _PlainReader(part, reading).samples()
-    if tied.any():
-        exact, _ = _PlainReader(part.only(tied), reading.in_ns()).samples()
-        overlay(found, tied, exact)
-    return found
 
 
 class _PlainReader:
