@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -48,3 +50,34 @@ def test_every_limit_names_a_setting_or_a_file_that_exists() -> None:
     settings = set(Settings.__dataclass_fields__)
     assert sorted(name for name in named if name not in settings and not _exists(name)) == []
     assert [place for place in places if "`" not in place] == []
+
+
+_HOP = re.compile(r"^\| (\d+) \| (\S+) `([\w.]+)` \| [DLRFSW] \|$", re.MULTILINE)
+
+
+@cache
+def _functions(path: Path) -> frozenset[str]:
+    """The functions of a module, and the methods of its classes behind the class and a dot."""
+
+    def names(nodes: list[ast.stmt], prefix: str) -> Iterator[str]:
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield prefix + node.name
+            elif isinstance(node, ast.ClassDef):
+                yield from names(node.body, f"{prefix}{node.name}.")
+
+    return frozenset(names(ast.parse(path.read_text()).body, ""))
+
+
+def test_every_hop_of_the_walks_exists_and_is_counted() -> None:
+    page = (REPO / "docs" / "walks.md").read_text()
+    summary, *walks = page.split("\n## ")
+    counts = {}
+    for walk in walks:
+        hops = _HOP.findall(walk)
+        assert [int(number) for number, _, _ in hops] == list(range(1, len(hops) + 1))
+        source = REPO / "src" / "lakerunner"
+        assert [f"{path} {name}" for _, path, name in hops if name not in _functions(source / path)] == []
+        title = walk.partition("\n")[0]
+        counts[title[0].lower() + title[1:]] = len(hops)
+    assert {name: int(count) for name, count in re.findall(r"^\| (a .*?) \| (\d+) \|", summary, re.MULTILINE)} == counts
