@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 # Spark's launcher adds these options to the command of each session; SPARK_ variables pass pipeline/jvm.py.
 _VARIABLE = "SPARK_SUBMIT_OPTS"
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _QUERY = """
 SELECT key, count(*) AS n, max(text) AS last FROM (SELECT id, id % 7 AS key, 'a' || id AS text FROM range(1000))
 JOIN (SELECT id FROM range(500)) USING (id) GROUP BY key ORDER BY key"""
@@ -21,9 +22,10 @@ _WRITE_SECONDS = 300.0  # the archive is written while the JVM ends
 
 
 def use_archive(archive: Path) -> None:
-    """Load the archive in each JVM that starts from now on, if it is there."""
+    """Load the archive in each JVM that starts from now on, if it is there. Those for queries do without the optimizing
+    compiler as well: a test ends before it pays."""
     if archive.exists():
-        os.environ[_VARIABLE] = f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        os.environ[_VARIABLE] = f"-XX:SharedArchiveFile={archive} {_QUIET} -XX:TieredStopAtLevel=1"
 
 
 def write_archive(archive: Path) -> None:
@@ -34,7 +36,7 @@ def write_archive(archive: Path) -> None:
 
     archive.parent.mkdir(parents=True, exist_ok=True)
     draft = archive.with_suffix(f".{os.getpid()}")
-    os.environ[_VARIABLE] = f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    os.environ[_VARIABLE] = f"-XX:ArchiveClassesAtExit={draft} {_QUIET}"
     with TemporaryDirectory() as work:
         session = open_session(spark_settings(Path(work)), "archive")
         try:
