@@ -17,17 +17,18 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from lakerunner.logql.columns.column_samples import NotByColumns, SampleBatch, SampleColumns
 from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
-from lakerunner.logql.log_rows import LogReader, source_sql
+from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
 from lakerunner.logql.stages.sample import compile_extractor
 from lakerunner.logql.text.parse import parse_logql
-from lakerunner.logql.text.printer import exact_text
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
 from lakerunner.model.labels import Labels
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.plan.scan import Scan
+from lakerunner.series.aggregations.aggregation import NotSplit
 from lakerunner.series.evaluation.series_finish import SampleOperator
 from lakerunner.series.values import NO_SAMPLES, Samples
 
@@ -47,7 +48,7 @@ _SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class LogSamples(SampleOperator):
     """`query` is the text of the range aggregation; `pushed` the grouping of a sum around it. `now_ns` is the query's
-    instant, for templates."""
+    instant, for templates. Samples are computed from columns where that is possible, unless `by_rows`."""
 
     name = "log_samples"
 
@@ -56,6 +57,7 @@ class LogSamples(SampleOperator):
     rules: StreamRules
     now_ns: int
     limits: LogLimits = DEFAULT_LIMITS
+    by_rows: bool = False
 
     @cached_property
     def aggregation(self) -> RangeAggregation:
@@ -64,11 +66,13 @@ class LogSamples(SampleOperator):
             raise ValueError(f"{self.query} is not a range aggregation")
         return parsed
 
-    @classmethod
-    def of(
-        cls, aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, now_ns: int, limits: LogLimits
-    ) -> LogSamples:
-        return cls(exact_text(aggregation), pushed, rules, now_ns, limits)
+    @cached_property
+    def _columns(self) -> SampleColumns | None:
+        return None if self.by_rows else SampleColumns.of(self.aggregation, self.pushed, self.rules, self.now_ns)
+
+    def scan(self, start_ns: int, end_ns: int) -> Scan:
+        """Return the scan of the lines of [start_ns, end_ns)."""
+        return self._columns.needs.scan(start_ns, end_ns) if self._columns else lines_scan(start_ns, end_ns)
 
     def source_sql(self, scan: Scan) -> str:
         return source_sql(scan, line_conditions(self.aggregation.lines.pipeline.stages))
@@ -77,9 +81,16 @@ class LogSamples(SampleOperator):
         return _SCHEMA
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = 0
+        columns = self._columns
+        for batch in _run_columns(columns, batches) if columns else self._run_rows(batches):
+            made += batch.num_rows
+            self.limits.check_samples(made)
+            yield batch
+
+    def _run_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         extract = compile_extractor(self.aggregation, self.pushed, self.now_ns)
         reader = LogReader(self.aggregation.lines.pipeline.matchers, self.rules)
-        made = 0
         for batch in batches:
             found = _Columns()
             for row in reader.rows(batch):
@@ -87,14 +98,15 @@ class LogSamples(SampleOperator):
                 value = extract(row.place.timestamp, row.line, labels)
                 if value is not None:
                     found.add(row, extract.series(labels), value)
-            made += len(found.timestamps)
-            self.limits.check_samples(made)
             yield found.batch()
 
     def fold(self, batches: Iterable[pa.RecordBatch]) -> Samples:
-        """Join the batches of all units, which come in any order. Raise TooLarge past the query's limits."""
+        """Join the batches of all units, which come in any order. Raise TooLarge past the query's limits, NotSplit if a
+        worker could not compute samples from columns."""
         kept, made = [], 0
         for batch in batches:
+            if batch.column("labels").null_count:
+                raise NotSplit
             made += batch.num_rows
             self.limits.check_samples(made)
             kept.append(batch)
@@ -110,6 +122,7 @@ class LogSamples(SampleOperator):
             "rules": self.rules.to_json(),
             "now_ns": self.now_ns,
             "limits": self.limits.to_json(),
+            "by_rows": self.by_rows,
         }
 
     @classmethod
@@ -121,6 +134,7 @@ class LogSamples(SampleOperator):
             StreamRules.from_json(given["rules"]),
             int(given["now_ns"]),
             LogLimits.from_json(given["limits"]),
+            bool(given["by_rows"]),
         )
 
     def lines(self) -> Iterator[str]:
@@ -151,6 +165,28 @@ class _Columns:
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * (len(_SCHEMA) - 1)
         arrays = [pa.array(column, one.type) for column, one in zip(columns, list(_SCHEMA)[1:], strict=True)]
         return pa.record_batch([labels, *arrays], schema=_SCHEMA)
+
+
+def _run_columns(columns: SampleColumns, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from map(_sample_rows, columns.run(batches))
+    except NotByColumns:
+        yield _NOT_BY_COLUMNS
+
+
+def _sample_rows(samples: SampleBatch) -> pa.RecordBatch:
+    texts = pa.array([orjson.dumps(labels).decode() for labels in samples.series], pa.string())
+    labels = pa.DictionaryArray.from_arrays(pa.array(samples.codes, pa.int32()), texts)
+    others = [samples.rows.column(name).cast(_SCHEMA.field(name).type) for name in _SCHEMA.names[3:]]
+    arrays = [labels, samples.rows.column("timestamp"), pa.array(samples.values, pa.float64()), *others]
+    return pa.record_batch(arrays, schema=_SCHEMA)
+
+
+# What a worker gives if it cannot compute samples from columns: a sample without labels.
+_NOT_BY_COLUMNS = pa.record_batch(
+    [pa.array([None], _SCHEMA.field("labels").type)] + [pa.array([0], one.type) for one in list(_SCHEMA)[1:]],
+    schema=_SCHEMA,
+)
 
 
 def _without_repeats(table: pa.Table) -> pa.Table:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakerunner.logql.log_limits import LogLimits
-from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.log_samples import LogSamples
 from lakerunner.logql.metric_expression import MetricExpression, RangeLeaf, metric_expression
 from lakerunner.logql.range_aggregations import ABSENT, absent_range, aggregate_range
-from lakerunner.logql.text.printer import query_text
+from lakerunner.logql.text.printer import exact_text, query_text
 from lakerunner.logql.text.syntax import Metric, RangeAggregation
 from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.streams.stream_rules import StreamRules
@@ -41,7 +40,7 @@ LOGQL = Language({one.name: one for one in (*LABEL_FUNCTIONS, *SORTING) if one.n
 
 @dataclass(frozen=True)
 class MetricQuery:
-    """A metric query at these steps."""
+    """A metric query at these steps. `by_rows`: workers compute samples row by row."""
 
     query: Metric
     steps: Steps
@@ -49,6 +48,7 @@ class MetricQuery:
     rules: StreamRules
     now_ns: int
     limits: LogLimits
+    by_rows: bool = False
 
     def plan(self) -> Plan:
         found = metric_expression(self.query)
@@ -59,10 +59,12 @@ class MetricQuery:
         lines = one.aggregation.lines
         start = self.steps.start - lines.offset - lines.range
         end = self.steps.last - lines.offset
-        return Leaf(lines_scan(start + 1, end + 1), self.operator(one))
+        operator = self.operator(one)
+        return Leaf(operator.scan(start + 1, end + 1), operator)
 
     def operator(self, one: RangeLeaf) -> LogSamples:
-        return LogSamples.of(one.aggregation, one.pushed, self.rules, self.now_ns, self.limits)
+        text = exact_text(one.aggregation)
+        return LogSamples(text, one.pushed, self.rules, self.now_ns, self.limits, self.by_rows)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class LogqlFinish(SeriesFinish):
         return replace(self.query, steps=steps).plan()
 
     def unfolded(self) -> Plan:
-        return self.query.plan()
+        return replace(self.query, by_rows=True).plan()
 
     def check(self, bounds: Bounds) -> None:
         bounds.hold(1, len(self.steps))
