@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.logql.columns.column_parsers import ColumnStage, json_parser, logfmt_parser, pattern_parser
 from lakerunner.logql.columns.line_columns import LineColumns, joint_codes
 from lakerunner.logql.stages.hints import ParserHints
 from lakerunner.logql.stages.label_filter import LabelsTest, labels_test
@@ -27,17 +28,19 @@ from lakerunner.logql.text.syntax import (
     Drop,
     Either,
     IpTest,
+    Json,
     Keep,
     LabelFilter,
     LabelFormat,
     LabelTest,
     LineFilter,
+    Logfmt,
+    Pattern,
     Stage,
     TextTest,
 )
 from lakerunner.model.regex import compile_search, search_column
 
-ColumnStage = Callable[[LineColumns], None]
 _NO_LABELS: Mapping[str, str] = {}
 _SEEN_IN_TEMPLATES = ("__line__", "__timestamp__")  # what labels alone do not determine
 
@@ -171,6 +174,9 @@ class ColumnKind:
 COLUMN_STAGES: Mapping[type, ColumnKind] = {
     LineFilter: ColumnKind(line_filter, reads_line=True),
     LabelFilter: ColumnKind(label_filter),
+    Json: ColumnKind(json_parser, reads_line=True),
+    Logfmt: ColumnKind(logfmt_parser, reads_line=True),
+    Pattern: ColumnKind(pattern_parser, reads_line=True),
 }
 # Stages that see nothing but labels: they run by rows, once for all rows of equal labels.
 _OF_LABELS = (LabelFilter, LabelFormat, Drop, Keep)
