@@ -70,6 +70,10 @@ class LogSamples(SampleOperator):
     def _columns(self) -> SampleColumns | None:
         return None if self.by_rows else SampleColumns.of(self.aggregation, self.pushed, self.rules, self.now_ns)
 
+    @property
+    def uses_columns(self) -> bool:
+        return self._columns is not None
+
     def scan(self, start_ns: int, end_ns: int) -> Scan:
         """Return the scan of the lines of [start_ns, end_ns)."""
         return self._columns.needs.scan(start_ns, end_ns) if self._columns else lines_scan(start_ns, end_ns)

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 
 _BETWEEN = re.compile("[^A-Za-z0-9]+")
 _DIGIT_PREFIX = "key"
+_GAP = "[^A-Za-z0-9]*"
+_DEEPEST = 100  # letters of a name that SQL looks at; RE2 limits how deep groups are nested
 
 
 class LabelSources:
@@ -29,11 +31,17 @@ class LabelSources:
 
     def condition(self, key: str) -> str:
         """Return SQL that is true for the key of an attribute of any type that can give one of the labels."""
-        own = f"regexp_replace({key}, '[^A-Za-z0-9]+', '', 'g')"
-        starts = (
-            f"starts_with('{name}', {form})" for name in self._names for form in (own, f"'{_DIGIT_PREFIX}' || {own}")
-        )
-        return f"({' OR '.join(starts)})" if self._names else "false"
+        short = (name.removeprefix(_DIGIT_PREFIX) for name in self._names if name.startswith(_DIGIT_PREFIX))
+        forms = "|".join(map(_prefixes, dict.fromkeys((*self._names, *short))))
+        return f"regexp_full_match({key}, '{_GAP}(?:{forms})')" if self._names else "false"
+
+
+def _prefixes(name: str) -> str:
+    """Return the regular expression of what starts a name, with anything else between letters and digits."""
+    found = "" if len(name) <= _DEEPEST else "(?s:.*)"
+    for letter in reversed(name[:_DEEPEST]):
+        found = f"(?:{letter}{_GAP}{found})?"
+    return found
 
 
 def _letters(text: str) -> str:

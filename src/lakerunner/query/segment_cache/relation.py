@@ -316,10 +316,15 @@ class _Reader:
     def labels(self, scope: str, wanted: LabelSources | None) -> str:
         """Return the attributes of a scope as INTERNAL_COLUMNS describes them, all or those of the wanted labels."""
         own = ", ".join(f"{key}, {value}" for key, value in self._entries(scope, _LABEL_OF, wanted))
-        rest = f"map_entries({self.stored(scope, _MAP)})" if scope in self._columns else "NULL"
-        if wanted and rest != "NULL":
-            rest = f"list_filter({rest}, lambda entry: {wanted.condition('entry.key')})"
-        return f"CAST(json_array(json_object({own}), {rest}) AS VARCHAR)" if own or rest != "NULL" else _NO_LABELS
+        alone = f"CAST(json_array(json_object({own}), NULL) AS VARCHAR)" if own else _NO_LABELS
+        if scope not in self._columns:
+            return alone
+        entries = f"map_entries({self._use(scope)})"
+        if wanted:
+            entries = f"list_filter({entries}, lambda entry: {wanted.condition('entry.key')})"
+        # Maps are empty in most rows; their entries cost as much as all other attributes.
+        both = f"CAST(json_array(json_object({own}), {entries}) AS VARCHAR)"
+        return f"CASE WHEN cardinality({self._use(scope)}) > 0 THEN {both} ELSE {alone} END"
 
     def _entries(
         self, scope: str, text_of: Mapping[str, str], wanted: LabelSources | None = None
