@@ -18,11 +18,12 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.logql.columns.column_samples import NotByColumns, SampleBatch, SampleColumns
+from lakerunner.logql.columns.partial_sums import SUM_SCHEMA, Buckets, check_deliveries, not_summed, sum_rows
 from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
-from lakerunner.logql.stages.sample import compile_extractor
+from lakerunner.logql.stages.sample import compile_extractor, is_whole
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
 from lakerunner.model.labels import Labels
@@ -48,7 +49,8 @@ _SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class LogSamples(SampleOperator):
     """`query` is the text of the range aggregation; `pushed` the grouping of a sum around it. `now_ns` is the query's
-    instant, for templates. Samples are computed from columns where that is possible, unless `by_rows`."""
+    instant, for templates. Samples are computed from columns where that is possible, unless `by_rows`. With
+    `buckets`, whole numbers are summed where they are read, if no row was delivered twice."""
 
     name = "log_samples"
 
@@ -58,6 +60,7 @@ class LogSamples(SampleOperator):
     now_ns: int
     limits: LogLimits = DEFAULT_LIMITS
     by_rows: bool = False
+    buckets: Buckets | None = None
 
     @cached_property
     def aggregation(self) -> RangeAggregation:
@@ -82,15 +85,26 @@ class LogSamples(SampleOperator):
         return source_sql(scan, line_conditions(self.aggregation.lines.pipeline.stages))
 
     def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
-        return _SCHEMA
+        return SUM_SCHEMA if self._sums else _SCHEMA
+
+    @property
+    def _sums(self) -> Buckets | None:
+        return self.buckets if self.uses_columns and is_whole(self.aggregation) else None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         made = 0
-        columns = self._columns
-        for batch in _run_columns(columns, batches) if columns else self._run_rows(batches):
+        for batch in self._run_columns(batches) if self.uses_columns else self._run_rows(batches):
             made += batch.num_rows
             self.limits.check_samples(made)
             yield batch
+
+    def _run_columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sums = self._sums
+        try:
+            for samples in self._columns.run(batches) if self._columns else ():
+                yield sum_rows(samples, sums) if sums else _sample_rows(samples)
+        except (NotByColumns, NotSplit):
+            yield not_summed() if sums else _NOT_BY_COLUMNS
 
     def _run_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         extract = compile_extractor(self.aggregation, self.pushed, self.now_ns)
@@ -109,15 +123,18 @@ class LogSamples(SampleOperator):
         worker could not compute samples from columns."""
         kept, made = [], 0
         for batch in batches:
-            if batch.column("labels").null_count:
+            if batch.column("labels").null_count and not self._sums:
                 raise NotSplit
             made += batch.num_rows
             self.limits.check_samples(made)
             kept.append(batch)
         if not made:
             return NO_SAMPLES
+        if self._sums:
+            check_deliveries(kept)
         table = pa.Table.from_batches(kept).unify_dictionaries().combine_chunks()
-        return _series(_without_repeats(table), self.limits)
+        table = table.filter(table["labels"].is_valid()).combine_chunks() if self._sums else _without_repeats(table)
+        return _series(table, self.limits) if len(table) else NO_SAMPLES
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -127,6 +144,7 @@ class LogSamples(SampleOperator):
             "now_ns": self.now_ns,
             "limits": self.limits.to_json(),
             "by_rows": self.by_rows,
+            "buckets": self.buckets,
         }
 
     @classmethod
@@ -139,6 +157,7 @@ class LogSamples(SampleOperator):
             int(given["now_ns"]),
             LogLimits.from_json(given["limits"]),
             bool(given["by_rows"]),
+            None if given["buckets"] is None else Buckets(*map(int, given["buckets"])),
         )
 
     def lines(self) -> Iterator[str]:
@@ -169,13 +188,6 @@ class _Columns:
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * (len(_SCHEMA) - 1)
         arrays = [pa.array(column, one.type) for column, one in zip(columns, list(_SCHEMA)[1:], strict=True)]
         return pa.record_batch([labels, *arrays], schema=_SCHEMA)
-
-
-def _run_columns(columns: SampleColumns, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from map(_sample_rows, columns.run(batches))
-    except NotByColumns:
-        yield _NOT_BY_COLUMNS
 
 
 def _sample_rows(samples: SampleBatch) -> pa.RecordBatch:
@@ -219,7 +231,8 @@ def _series(table: pa.Table, limits: LogLimits) -> Samples:
     rank[order] = np.arange(len(order))
     series = rank[labels.indices.to_numpy()]
     # Rows of segments that were committed together may have the same place: the delivery gives them an order.
-    order_of = [table[name].fill_null(0).to_numpy() for name in ("delivery_row", "delivery", "row_number", "arrived")]
+    names = [name for name in ("delivery_row", "delivery", "row_number", "arrived") if table.schema == _SCHEMA]
+    order_of = [table[name].fill_null(0).to_numpy() for name in names]
     times = table["timestamp"].to_numpy()
     places = np.lexsort((*order_of, times, series))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(order)))]).astype(np.int64)

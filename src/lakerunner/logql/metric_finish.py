@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
+from lakerunner.logql.columns.partial_sums import Buckets
 from lakerunner.logql.log_limits import LogLimits
 from lakerunner.logql.log_samples import LogSamples
 from lakerunner.logql.metric_expression import MetricExpression, RangeLeaf, metric_expression
@@ -33,6 +35,7 @@ from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, String, Vector, sort_by_labels
 
+Detail = Literal["sums", "samples", "rows"]
 _FUNCTIONS = frozenset({"label_replace", "sort", "sort_desc"})
 # A tick is a nanosecond, and every sample counts.
 LOGQL = Language({one.name: one for one in (*LABEL_FUNCTIONS, *SORTING) if one.name in _FUNCTIONS})
@@ -40,7 +43,8 @@ LOGQL = Language({one.name: one for one in (*LABEL_FUNCTIONS, *SORTING) if one.n
 
 @dataclass(frozen=True)
 class MetricQuery:
-    """A metric query at these steps. `by_rows`: workers compute samples row by row."""
+    """A metric query at these steps. `detail` is what workers give: sums of samples where that is possible, samples,
+    or samples that were computed row by row."""
 
     query: Metric
     steps: Steps
@@ -48,7 +52,7 @@ class MetricQuery:
     rules: StreamRules
     now_ns: int
     limits: LogLimits
-    by_rows: bool = False
+    detail: Detail = "sums"
 
     def plan(self) -> Plan:
         found = metric_expression(self.query)
@@ -63,8 +67,17 @@ class MetricQuery:
         return Leaf(operator.scan(start + 1, end + 1), operator)
 
     def operator(self, one: RangeLeaf) -> LogSamples:
-        text = exact_text(one.aggregation)
-        return LogSamples(text, one.pushed, self.rules, self.now_ns, self.limits, self.by_rows)
+        lines = one.aggregation.lines
+        step = 0 if self.steps.start == self.steps.last else self.steps.step
+        return LogSamples(
+            exact_text(one.aggregation),
+            one.pushed,
+            self.rules,
+            self.now_ns,
+            self.limits,
+            by_rows=self.detail == "rows",
+            buckets=Buckets.of(self.steps.start - lines.offset, step, lines.range) if self.detail == "sums" else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +110,7 @@ class LogqlFinish(SeriesFinish):
         return replace(self.query, steps=steps).plan()
 
     def unfolded(self) -> Plan:
-        return replace(self.query, by_rows=True).plan()
+        return replace(self.query, detail="samples" if self.query.detail == "sums" else "rows").plan()
 
     def check(self, bounds: Bounds) -> None:
         bounds.hold(1, len(self.steps))

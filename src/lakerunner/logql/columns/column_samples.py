@@ -29,7 +29,7 @@ _NO_SAMPLE = -1
 
 
 class NotByColumns(Exception):
-    """A sample needs labels that were not read."""
+    """A sample has an error."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,17 @@ def _is_of_bytes(aggregation: RangeAggregation) -> bool:
 
 
 class _Extractor:
-    """The extractor of rows, which gives up where it would show labels that were not read."""
+    """The extractor of rows, which gives up at an error: it would show labels that were not read, and those of the
+    first row that has one."""
 
     def __init__(self, columns: SampleColumns, aggregation: RangeAggregation) -> None:
         self._extract = compile_extractor(aggregation, columns.pushed, columns.now_ns)
-        self._is_complete = columns.needs.names is None
 
     def __call__(self, timestamp_ns: int, line: str, labels: LineLabels) -> float | None:
         return self._extract(timestamp_ns, line, labels)
 
     def series(self, labels: LineLabels) -> Labels:
-        if labels.error and not self._is_complete:
+        if labels.error:
             raise NotByColumns
         return self._extract.series(labels)
 

@@ -87,6 +87,11 @@ def label_needs(aggregation: RangeAggregation, pushed: Grouping | None = None) -
     return LabelNeeds(names, groups, without, has_labels, unwrap.label)
 
 
+def is_whole(aggregation: RangeAggregation) -> bool:
+    """Return whether its samples are whole numbers, lines or bytes, that it adds up."""
+    return aggregation.lines.unwrap is None and aggregation.op in _SUMMABLE
+
+
 def _value_of(aggregation: RangeAggregation) -> _Value:
     unwrap = aggregation.lines.unwrap
     if unwrap is not None:
