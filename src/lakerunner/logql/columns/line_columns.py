@@ -285,7 +285,10 @@ class ColumnReader:
         )
         level: str | None = row.get(DETECTED_LEVEL)
         if level is None:
-            level = stated_level_of(record, resource, scope, self._rules) if self._needs.level else ""
+            is_stated, stated = stated_level_of(record, resource, scope, self._rules)
+            level = (stated or "") if is_stated else None
+        if not self._needs.level:
+            level = ""
         return Origin(resource, metadata_of(record, resource, scope, "", self._unlevelled), level)
 
     def _stream(self, attributes: str, schema_url: str) -> ResourceLabels | None:

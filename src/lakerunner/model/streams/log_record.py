@@ -191,10 +191,16 @@ def metadata_of(
 
 def stated_level_of(
     record: RecordFields, resource: ResourceLabels, scope: Mapping[str, str], rules: StreamRules
-) -> str | None:
-    """Return the level of a record that its line does not decide, "" if it has none; None if the line decides."""
+) -> tuple[bool, str | None]:
+    """Return whether the level of a record is decided without its line; and the `detected_level` that it then has,
+    None if it has none."""
     own = _own_metadata(record, rules, is_loki=resource.is_loki)
-    return _stated_level((own,) if resource.is_loki else (own, resource.metadata, scope), resource)
+    shared = (own,) if resource.is_loki else (own, resource.metadata, scope)
+    level = _stated_level(shared, resource)
+    if level == "":  # what the metadata have stays
+        given = [one[DETECTED_LEVEL] for one in shared if DETECTED_LEVEL in one]
+        return True, given[-1] if given else None
+    return level is not None, level
 
 
 def _own_metadata(record: RecordFields, rules: StreamRules, *, is_loki: bool) -> dict[str, str]:
