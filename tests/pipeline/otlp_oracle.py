@@ -25,6 +25,7 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, SCOPES, SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
+from lakerunner.model.streams.stream_table import STREAM_TABLE
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
@@ -44,7 +45,7 @@ def raw_of(data: bytes, key: str = "logs.binpb", modified_ns: int = MODIFIED_NS)
 
 
 def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[MakeResult, dict[str, bytes]]:
-    """The segments of these objects, and the files by path, without text indexes."""
+    """The segments of these objects, and their files by path, without side files."""
     files: dict[str, bytes] = {}
 
     def put(path: str, data: memoryview) -> None:
@@ -52,7 +53,7 @@ def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[MakeResult, dict[str, byt
         files[path] = bytes(data)
 
     made = make_segments(spec, ORGANIZATION, COLLECTOR, raws, put)
-    return made, {path: data for path, data in files.items() if not path.endswith(SIDE_FILE)}
+    return made, {path: data for path, data in files.items() if not path.endswith((SIDE_FILE, STREAM_TABLE))}
 
 
 # ---- what must be there

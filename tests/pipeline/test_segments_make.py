@@ -13,6 +13,7 @@ import pytest
 from lakerunner.model.segment import INCOMPLETE, digest64, field_fingerprints
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
+from lakerunner.model.streams.stream_table import STREAM_TABLE
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.pipeline.make_segments import Raw, make_segments
 from lakerunner.pipeline.steps import order
@@ -190,13 +191,16 @@ def test_the_index_learns_services_and_fields() -> None:
         record = resource_logs.scope_logs.add().log_records.add(time_unix_nano=START)
         record.attributes.add(key=b"only." + service.encode()).value.int_value = 1
     (segment,) = make(raw_of(request.SerializeToString()))[0].segments
-    assert segment.statistics == {
+    statistics = dict(segment.statistics)
+    sides = statistics.pop("side_bytes")
+    assert sides["text.bin"] == 40
+    assert {*sides} == {"text.bin", STREAM_TABLE}
+    assert statistics == {
         "services": ["a", "b"],
         "service_count": 2,
         "labels": ["only.a", "only.b"],
         "label_count": 2,
         "key_count": 3,
-        "side_bytes": {"text.bin": 40},
     }
     wanted = {*field_fingerprints("service_name", ["a", "b"]), digest64("resource.service.name")}
     assert set(segment.fingerprints) == wanted | {digest64("attributes.only.a"), digest64("attributes.only.b")}

@@ -106,17 +106,16 @@ class LogRow(NamedTuple):
 
 
 def lines_scan(start_ns: int, end_ns: int) -> Scan:
-    """Return the scan of the lines of [start_ns, end_ns)."""
+    """Return the scan of the lines of [start_ns, end_ns), with all columns."""
     start, end = max(start_ns, MIN_NS), min(end_ns, MAX_NS)
     return Scan(RELATION, "logs", TimeRange(start, max(start, end)), COLUMNS, internal=INTERNAL)
 
 
 def source_sql(scan: Scan, where: Sequence[str] = ()) -> str:
-    """Return the SELECT whose rows `LogReader` takes."""
+    """Return the SELECT of the scan's columns, whose rows `LogReader` takes if they are all there."""
     relation = scan.relation
-    listed = [f'epoch_ns("{name}") AS "{name}"' for name in _TIMES]
-    listed += [f'"{name}"' for name in _FIELDS]
-    listed += [f'"{internal_column(relation, name)}" AS "{name}"' for name in INTERNAL]
+    listed = [f'epoch_ns("{name}") AS "{name}"' if name in _TIMES else f'"{name}"' for name in scan.columns]
+    listed += [f'"{internal_column(relation, name)}" AS "{name}"' for name in scan.internal]
     conditions = " AND ".join((_within(scan.time), *where))
     return f'SELECT {", ".join(listed)} FROM "{relation}" WHERE {conditions}'
 

@@ -17,17 +17,19 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from lakerunner.logql.columns.column_samples import NotByColumns, SampleBatch, SampleColumns
+from lakerunner.logql.columns.partial_sums import SUM_SCHEMA, Buckets, check_deliveries, not_summed, sum_rows
 from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
-from lakerunner.logql.log_rows import LogReader, source_sql
+from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
-from lakerunner.logql.stages.sample import compile_extractor
+from lakerunner.logql.stages.sample import compile_extractor, is_whole
 from lakerunner.logql.text.parse import parse_logql
-from lakerunner.logql.text.printer import exact_text
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
 from lakerunner.model.labels import Labels
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.plan.scan import Scan
+from lakerunner.series.aggregations.aggregation import NotSplit
 from lakerunner.series.evaluation.series_finish import SampleOperator
 from lakerunner.series.values import NO_SAMPLES, Samples
 
@@ -47,7 +49,8 @@ _SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class LogSamples(SampleOperator):
     """`query` is the text of the range aggregation; `pushed` the grouping of a sum around it. `now_ns` is the query's
-    instant, for templates."""
+    instant, for templates. Samples are computed from columns where that is possible, unless `by_rows`. With
+    `buckets`, whole numbers are summed where they are read, if no row was delivered twice."""
 
     name = "log_samples"
 
@@ -56,6 +59,8 @@ class LogSamples(SampleOperator):
     rules: StreamRules
     now_ns: int
     limits: LogLimits = DEFAULT_LIMITS
+    by_rows: bool = False
+    buckets: Buckets | None = None
 
     @cached_property
     def aggregation(self) -> RangeAggregation:
@@ -64,22 +69,46 @@ class LogSamples(SampleOperator):
             raise ValueError(f"{self.query} is not a range aggregation")
         return parsed
 
-    @classmethod
-    def of(
-        cls, aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, now_ns: int, limits: LogLimits
-    ) -> LogSamples:
-        return cls(exact_text(aggregation), pushed, rules, now_ns, limits)
+    @cached_property
+    def _columns(self) -> SampleColumns | None:
+        return None if self.by_rows else SampleColumns.of(self.aggregation, self.pushed, self.rules, self.now_ns)
+
+    @property
+    def uses_columns(self) -> bool:
+        return self._columns is not None
+
+    def scan(self, start_ns: int, end_ns: int) -> Scan:
+        """Return the scan of the lines of [start_ns, end_ns)."""
+        return self._columns.needs.scan(start_ns, end_ns) if self._columns else lines_scan(start_ns, end_ns)
 
     def source_sql(self, scan: Scan) -> str:
         return source_sql(scan, line_conditions(self.aggregation.lines.pipeline.stages))
 
     def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
-        return _SCHEMA
+        return SUM_SCHEMA if self._sums else _SCHEMA
+
+    @property
+    def _sums(self) -> Buckets | None:
+        return self.buckets if self.uses_columns and is_whole(self.aggregation) else None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = 0
+        for batch in self._run_columns(batches) if self.uses_columns else self._run_rows(batches):
+            made += batch.num_rows
+            self.limits.check_samples(made)
+            yield batch
+
+    def _run_columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sums = self._sums
+        try:
+            for samples in self._columns.run(batches) if self._columns else ():
+                yield sum_rows(samples, sums) if sums else _sample_rows(samples)
+        except (NotByColumns, NotSplit):
+            yield not_summed() if sums else _NOT_BY_COLUMNS
+
+    def _run_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         extract = compile_extractor(self.aggregation, self.pushed, self.now_ns)
         reader = LogReader(self.aggregation.lines.pipeline.matchers, self.rules)
-        made = 0
         for batch in batches:
             found = _Columns()
             for row in reader.rows(batch):
@@ -87,21 +116,25 @@ class LogSamples(SampleOperator):
                 value = extract(row.place.timestamp, row.line, labels)
                 if value is not None:
                     found.add(row, extract.series(labels), value)
-            made += len(found.timestamps)
-            self.limits.check_samples(made)
             yield found.batch()
 
     def fold(self, batches: Iterable[pa.RecordBatch]) -> Samples:
-        """Join the batches of all units, which come in any order. Raise TooLarge past the query's limits."""
+        """Join the batches of all units, which come in any order. Raise TooLarge past the query's limits, NotSplit if a
+        worker could not compute samples from columns."""
         kept, made = [], 0
         for batch in batches:
+            if batch.column("labels").null_count and not self._sums:
+                raise NotSplit
             made += batch.num_rows
             self.limits.check_samples(made)
             kept.append(batch)
         if not made:
             return NO_SAMPLES
+        if self._sums:
+            check_deliveries(kept)
         table = pa.Table.from_batches(kept).unify_dictionaries().combine_chunks()
-        return _series(_without_repeats(table), self.limits)
+        table = table.filter(table["labels"].is_valid()).combine_chunks() if self._sums else _without_repeats(table)
+        return _series(table, self.limits) if len(table) else NO_SAMPLES
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -110,6 +143,8 @@ class LogSamples(SampleOperator):
             "rules": self.rules.to_json(),
             "now_ns": self.now_ns,
             "limits": self.limits.to_json(),
+            "by_rows": self.by_rows,
+            "buckets": self.buckets,
         }
 
     @classmethod
@@ -121,6 +156,8 @@ class LogSamples(SampleOperator):
             StreamRules.from_json(given["rules"]),
             int(given["now_ns"]),
             LogLimits.from_json(given["limits"]),
+            bool(given["by_rows"]),
+            None if given["buckets"] is None else Buckets(*map(int, given["buckets"])),
         )
 
     def lines(self) -> Iterator[str]:
@@ -153,6 +190,21 @@ class _Columns:
         return pa.record_batch([labels, *arrays], schema=_SCHEMA)
 
 
+def _sample_rows(samples: SampleBatch) -> pa.RecordBatch:
+    texts = pa.array([orjson.dumps(labels).decode() for labels in samples.series], pa.string())
+    labels = pa.DictionaryArray.from_arrays(pa.array(samples.codes, pa.int32()), texts)
+    others = [samples.rows.column(name).cast(_SCHEMA.field(name).type) for name in _SCHEMA.names[3:]]
+    arrays = [labels, samples.rows.column("timestamp"), pa.array(samples.values, pa.float64()), *others]
+    return pa.record_batch(arrays, schema=_SCHEMA)
+
+
+# What a worker gives if it cannot compute samples from columns: a sample without labels.
+_NOT_BY_COLUMNS = pa.record_batch(
+    [pa.array([None], _SCHEMA.field("labels").type)] + [pa.array([0], one.type) for one in list(_SCHEMA)[1:]],
+    schema=_SCHEMA,
+)
+
+
 def _without_repeats(table: pa.Table) -> pa.Table:
     """Drop the rows of deliveries that came before; rows without a delivery stay."""
     delivery, place = table["delivery"], table["delivery_row"]
@@ -179,7 +231,8 @@ def _series(table: pa.Table, limits: LogLimits) -> Samples:
     rank[order] = np.arange(len(order))
     series = rank[labels.indices.to_numpy()]
     # Rows of segments that were committed together may have the same place: the delivery gives them an order.
-    order_of = [table[name].fill_null(0).to_numpy() for name in ("delivery_row", "delivery", "row_number", "arrived")]
+    names = [name for name in ("delivery_row", "delivery", "row_number", "arrived") if table.schema == _SCHEMA]
+    order_of = [table[name].fill_null(0).to_numpy() for name in names]
     times = table["timestamp"].to_numpy()
     places = np.lexsort((*order_of, times, series))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(order)))]).astype(np.int64)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
+from lakerunner.logql.columns.partial_sums import Buckets
 from lakerunner.logql.log_limits import LogLimits
-from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.log_samples import LogSamples
 from lakerunner.logql.metric_expression import MetricExpression, RangeLeaf, metric_expression
 from lakerunner.logql.range_aggregations import ABSENT, absent_range, aggregate_range
-from lakerunner.logql.text.printer import query_text
+from lakerunner.logql.text.printer import exact_text, query_text
 from lakerunner.logql.text.syntax import Metric, RangeAggregation
 from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.streams.stream_rules import StreamRules
@@ -34,6 +35,7 @@ from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, String, Vector, sort_by_labels
 
+Detail = Literal["sums", "samples", "rows"]
 _FUNCTIONS = frozenset({"label_replace", "sort", "sort_desc"})
 # A tick is a nanosecond, and every sample counts.
 LOGQL = Language({one.name: one for one in (*LABEL_FUNCTIONS, *SORTING) if one.name in _FUNCTIONS})
@@ -41,7 +43,8 @@ LOGQL = Language({one.name: one for one in (*LABEL_FUNCTIONS, *SORTING) if one.n
 
 @dataclass(frozen=True)
 class MetricQuery:
-    """A metric query at these steps."""
+    """A metric query at these steps. `detail` is what workers give: sums of samples where that is possible, samples,
+    or samples that were computed row by row."""
 
     query: Metric
     steps: Steps
@@ -49,6 +52,7 @@ class MetricQuery:
     rules: StreamRules
     now_ns: int
     limits: LogLimits
+    detail: Detail = "sums"
 
     def plan(self) -> Plan:
         found = metric_expression(self.query)
@@ -59,10 +63,21 @@ class MetricQuery:
         lines = one.aggregation.lines
         start = self.steps.start - lines.offset - lines.range
         end = self.steps.last - lines.offset
-        return Leaf(lines_scan(start + 1, end + 1), self.operator(one))
+        operator = self.operator(one)
+        return Leaf(operator.scan(start + 1, end + 1), operator)
 
     def operator(self, one: RangeLeaf) -> LogSamples:
-        return LogSamples.of(one.aggregation, one.pushed, self.rules, self.now_ns, self.limits)
+        lines = one.aggregation.lines
+        step = 0 if self.steps.start == self.steps.last else self.steps.step
+        return LogSamples(
+            exact_text(one.aggregation),
+            one.pushed,
+            self.rules,
+            self.now_ns,
+            self.limits,
+            by_rows=self.detail == "rows",
+            buckets=Buckets.of(self.steps.start - lines.offset, step, lines.range) if self.detail == "sums" else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +110,7 @@ class LogqlFinish(SeriesFinish):
         return replace(self.query, steps=steps).plan()
 
     def unfolded(self) -> Plan:
-        return self.query.plan()
+        return replace(self.query, detail="samples" if self.query.detail == "sums" else "rows").plan()
 
     def check(self, bounds: Bounds) -> None:
         bounds.hold(1, len(self.steps))

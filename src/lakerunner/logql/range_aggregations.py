@@ -53,10 +53,6 @@ class RangeWindows:
 Evaluate = Callable[[RangeWindows, float], Floats]
 
 
-def _count(windows: RangeWindows, _parameter: float) -> Floats:
-    return (windows.last - windows.first).astype(np.float64)
-
-
 def _sum(windows: RangeWindows, _parameter: float) -> Floats:
     return windows.by(sums)
 
@@ -109,10 +105,10 @@ def _counter_rate(windows: RangeWindows, _parameter: float) -> Floats:
     return values
 
 
-# For ranges of lines a sample is 1, or the bytes of the line; with `unwrap` it is the label's value. So one function
-# serves both forms of rate.
+# For ranges of lines a sample is 1, the bytes of the line, or a sum of such (columns/partial_sums.py); with `unwrap` it
+# is the label's value. So one function serves both forms of rate.
 _EVALUATE: Mapping[str, Evaluate] = {
-    "count_over_time": _count,
+    "count_over_time": _sum,
     "rate": _per_second(_sum),
     "bytes_over_time": _sum,
     "bytes_rate": _per_second(_sum),

@@ -113,6 +113,9 @@ _LOGS = pa.schema(
         pa.field("delivery", pa.int64()),
         pa.field("delivery_row", pa.uint32()),
         *_COMMON,
+        # Made of the others when a segment is written, for LogQL; segments of older releases lack them.
+        pa.field("resource_id", pa.int64()),  # digest of the resource's attributes and schema URL
+        pa.field("detected_level", pa.string()),  # by the default rules of model/streams
     ]
 )
 

@@ -124,8 +124,10 @@ def merge_segments(
 ) -> Iterator[Segment]:
     """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay."""
     spec = spec_of(work.signal, work.frequency_ms)
-    same_row = row_of(spec).same_row if dedupe else None
-    rows = MergedRows(spec, open_segments(store, work.segments, directory), limits.memory, same_row=same_row)
+    signal = row_of(spec)
+    same_row = signal.same_row if dedupe else None
+    inputs = open_segments(store, work.segments, directory)
+    rows = MergedRows(spec, inputs, limits.memory, same_row=same_row, derive=signal.derive)
     output = SegmentOutput(rows.schema, rows.columns, directory, store.put_file, rows.sample(), limits.max_bytes)
     given = SideInputs(rows.columns, InputSeries(work.segments, partial(read_side, store)))
     groups = RowGroups(rows, spec)

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.segment import Segment, segment_id
+from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import FILE_GRACE_NS, OLDEST_NS, TOO_NEW, TOO_OLD, Note, SourceObject
 from lakerunner.model.time import HOUR_NS, iso_time
@@ -31,12 +31,13 @@ from lakerunner.pipeline.read.otlp import Oversized, Request, check_request, gue
 from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
-from lakerunner.pipeline.segment.encoding import choose_encodings_in_memory
+from lakerunner.pipeline.segment.encoding import DICTIONARY, choose_encodings_in_memory
 from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter, SideInputs
 from lakerunner.pipeline.signals import READERS, REQUESTS, row_of, sides_of
 from lakerunner.pipeline.steps.layout import build_batch, lay_out
 from lakerunner.pipeline.steps.order import row_groups, split_and_sort
 from lakerunner.pipeline.steps.series_labels import RowSeries
+from lakerunner.pipeline.steps.stream_columns import DERIVED, with_derived_fields, with_stream_columns
 
 __all__ = ["READERS", "MakeResult", "Raw", "detect_signal", "make_segments"]
 
@@ -202,6 +203,9 @@ def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put) -> Segment:
     groups = row_groups(order, layout.sizes(order), work.spec.row_group_rows)
     encodings = choose_encodings_in_memory(layout, order, work.spec)
     form = FileForm(layout.schema, layout.stored, encodings, layout.most_different(work.spec.bloom, groups))
+    derive = row_of(work.spec).derive
+    streams = derive(layout.stored) if derive else None
+    form = _with_derived(form) if streams else form
     hour = int(rows.column("timestamp", NumberColumn).values[order].min()) // HOUR_NS
     identity = SegmentIdentity(work.segment_id(hour), work.organization, work.collector, work.spec)
     sides = sides_of(work.spec, SideInputs(layout.stored, RowSeries(rows, order)))
@@ -209,12 +213,21 @@ def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put) -> Segment:
     # All rows are in memory, so all their distinct texts may be too.
     with SegmentWriter(identity, form, sides, sink, most_held=sys.maxsize) as writer:
         for group in groups:
-            writer.add(build_batch(layout, group))
+            batch = build_batch(layout, group)
+            writer.add(with_stream_columns(batch, streams) if streams else batch)
         written = writer.finish()
     for name, side in written.sides.items():
         put(written.segment.side_path(name), memoryview(side))
     put(written.segment.path, memoryview(sink.getvalue()))
     return written.segment
+
+
+def _with_derived(form: FileForm) -> FileForm:
+    """Return the form with the columns that are derived from the others."""
+    schema = with_derived_fields(form.schema)
+    own = {field.name: Column(field.name, "") for field in DERIVED} | {one.name: one for one in form.columns}
+    encodings = {**form.encodings, **dict.fromkeys((field.name for field in DERIVED), DICTIONARY)}
+    return replace(form, schema=schema, columns=tuple(own[name] for name in schema.names), encodings=encodings)
 
 
 def _note_times(times: Any, sources: Sequence[SourceObject], counts: Sequence[int], before: int = 0) -> list[Noted]:

@@ -11,7 +11,9 @@ from typing import Any
 
 from lakerunner.model.hll import CARDINALITY
 from lakerunner.model.prometheus import SERIES_TABLE
+from lakerunner.model.segment import Column as SegmentColumn
 from lakerunner.model.signal import LOGS, METRICS, ROLLUPS, TRACES, SignalSpec
+from lakerunner.model.streams.stream_table import STREAM_TABLE
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.pipeline.merge.duplicates import Identify, by_columns, by_delivery, by_key, by_number
 from lakerunner.pipeline.read.otlp import Request
@@ -22,6 +24,7 @@ from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.rows import Raw, ReadResult, Rows
 from lakerunner.pipeline.remote_write.reader import READ_V1, READ_V2
 from lakerunner.pipeline.segment.series_files import CardinalitySide, SeriesTableSide
+from lakerunner.pipeline.segment.stream_side import StreamTableSide
 from lakerunner.pipeline.segment.text_index import TextIndexSide
 from lakerunner.pipeline.segment.trace_index import TRACE_INDEX, TraceIndexSide
 from lakerunner.pipeline.segment.writer import BuildSide, Side, SideInputs
@@ -35,6 +38,7 @@ from lakerunner.pipeline.steps.record_columns import (
     time_records,
     time_spans,
 )
+from lakerunner.pipeline.steps.stream_columns import StreamColumns
 
 Reader = Callable[[Sequence[Raw]], ReadResult]
 
@@ -42,13 +46,14 @@ Reader = Callable[[Sequence[Raw]], ReadResult]
 @dataclass(frozen=True)
 class SignalRow:
     """`same_row` identifies rows that were delivered twice among those with equal sort keys. `sides` are the side files
-    of a segment, by their names. The rest is for ingest: `readers` by format; `request` is OTLP's; `steps` take Rows
-    and return Rows with more columns; `segment_steps` take Rows and the row numbers of each segment, and return
-    Rows."""
+    of a segment, by their names. `derive` makes columns of the others of a row group, also for merges of segments that
+    lack them. The rest is for ingest: `readers` by format; `request` is OTLP's; `steps` take Rows and return Rows with
+    more columns; `segment_steps` take Rows and the row numbers of each segment, and return Rows."""
 
     spec: SignalSpec
     same_row: Identify
     sides: Mapping[str, BuildSide]
+    derive: Callable[[Sequence[SegmentColumn]], StreamColumns] | None = None
     readers: Mapping[str, Reader] = field(default_factory=dict)
     request: Request | None = None
     steps: tuple[Callable[[Rows], Rows], ...] = ()
@@ -58,7 +63,11 @@ class SignalRow:
 _LOGS = SignalRow(
     LOGS,
     same_row=by_delivery,
-    sides={SIDE_FILE: lambda given: TextIndexSide(given.columns)},
+    sides={
+        SIDE_FILE: lambda given: TextIndexSide(given.columns),
+        STREAM_TABLE: lambda given: StreamTableSide(given.columns),
+    },
+    derive=StreamColumns,
     readers={"otlp": read_logs},
     request=LOGS_REQUEST,
     steps=(time_records, name_service, reconcile_severity, render_message, add_fingerprint),

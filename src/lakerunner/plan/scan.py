@@ -32,9 +32,10 @@ NUMBER_TYPES = {
 # column, and the entries of the overflow map as they are stored, null if there is no map. A value of a column is its
 # text, or a list of its typed JSON where the text would lose the type. Of equal keys the first counts. Making a map of
 # both in SQL takes 15 times as long. `resource_id` and `detected_level` are stored columns of logs, null in segments
-# that were written before these columns.
+# that were written before these columns; a row without a level has '' in others.
 ARRIVED, ROW_NUMBER = "arrived", "row_number"
-STORED_COLUMNS = {"resource_id": "BIGINT", "detected_level": "VARCHAR"}
+RESOURCE_ID, DETECTED_LEVEL = "resource_id", "detected_level"
+STORED_COLUMNS = {RESOURCE_ID: "BIGINT", DETECTED_LEVEL: "VARCHAR"}
 INTERNAL_COLUMNS = (
     {ARRIVED: "BIGINT", ROW_NUMBER: "BIGINT"} | {scope.map_column: "VARCHAR" for scope in SCOPES} | STORED_COLUMNS
 )
@@ -64,7 +65,9 @@ class Scan:
 
     `stored` are columns of the segments' files that no language knows; they are read, but not in any relation.
     `internal` are columns that no SQL of a user can name, for operators that work on rows as they were stored: those of
-    INTERNAL_COLUMNS.
+    INTERNAL_COLUMNS. With `labels`, those of record and scope leave out attributes that cannot give a label of one of
+    these names, so that their columns are not read. Segments that have `detected_level` need neither the columns nor
+    the labels of `level_sources`, which are null there.
 
     The names of the further columns start with the scan's relation, so that no other relation of the query has them."""
 
@@ -78,6 +81,8 @@ class Scan:
     stored: tuple[str, ...] = ()
     typed: tuple[TypedAttributes, ...] = ()
     internal: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    level_sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         signal_named(self.signal)

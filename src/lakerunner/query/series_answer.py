@@ -36,6 +36,7 @@ _LENGTHS_NS = (
     *(hours * HOUR_NS for hours in (1, 2, 6, 12)),
     *(24 * days * HOUR_NS for days in (1, 2, 7, 30, 365)),
 )
+_ATTEMPTS = 3  # each plan in which workers aggregate less
 _GROUPS = 12  # roughly; each group costs a round trip through the workers
 
 
@@ -113,12 +114,12 @@ class SeriesAnswer:
         return StepGroup(steps, self._value(self._finish.within(steps)))
 
     def _value(self, plan: Plan) -> AnswerValue:
-        finish = _finish(plan)
-        try:
-            return self._run_finish(plan, finish)
-        except NotSplit:
-            unfolded = finish.unfolded()
-            return self._run_finish(unfolded, _finish(unfolded))
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._run_finish(plan, _finish(plan))
+            except NotSplit:
+                plan = _finish(plan).unfolded()
+        return self._run_finish(plan, _finish(plan))
 
     def _run_finish(self, plan: Plan, finish: SeriesFinish) -> AnswerValue:
         finish.check(self._bounds)

@@ -110,6 +110,8 @@ def _scan_fields(scan: Scan) -> dict[str, Any]:
         "conditions": [{"kind": type(one).__name__, **asdict(one)} for one in scan.conditions],
         "typed": [[[[one.scope, one.key] for one in typed.attributes], typed.type] for typed in scan.typed],
         "internal": scan.internal,
+        "labels": scan.labels,
+        "level_sources": scan.level_sources,
     }
 
 
@@ -124,6 +126,8 @@ def _scan(sent: dict[str, Any]) -> Scan:
         conditions=tuple(_condition(one) for one in sent["conditions"]),
         typed=tuple(TypedAttributes(_attributes(attributes), type_) for attributes, type_ in sent["typed"]),
         internal=tuple(sent["internal"]),
+        labels=None if sent["labels"] is None else tuple(sent["labels"]),
+        level_sources=tuple(sent["level_sources"]),
     )
 
 

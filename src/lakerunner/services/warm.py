@@ -30,7 +30,11 @@ from lakerunner.kernel_cache import (
     is_compiling,
     kernels_of,
 )
+from lakerunner.logql.columns.json_keys import warm as warm_json
+from lakerunner.logql.columns.logfmt_keys import warm as warm_logfmt
+from lakerunner.logql.columns.pattern_parts import warm as warm_patterns
 from lakerunner.model.display import plural
+from lakerunner.model.streams.line_levels import warm as warm_levels
 from lakerunner.pipeline.jvm import spark_variables
 from lakerunner.pipeline.push_check import warm as warm_checks
 from lakerunner.pipeline.remote_write.reader import warm_remote_write
@@ -58,10 +62,11 @@ _SHARES: dict[str, tuple[Warm, ...]] = {
     "functions": (warm_functions,),
     "remote-write": (warm_remote_write,),
     "samples": (warm_scans, warm_ties, warm_windows, warm_rows),
+    "lines": (warm_json, warm_logfmt, warm_patterns, warm_levels),
     "push": (warm_checks,),
     "tending": (warm_fold, warm_merges),
 }
-_QUERY_SHARES = ("functions", "samples")
+_QUERY_SHARES = ("functions", "samples", "lines")
 _SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
     "pubsub": ("push",),
     "ingest": ("logs", "metrics", "traces", "remote-write"),

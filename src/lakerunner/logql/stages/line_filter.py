@@ -32,18 +32,21 @@ def compile_line_filter(stage: LineFilter, context: StageContext) -> StageRun:  
 
 def line_test(stage: LineFilter) -> LineTest:
     """Return the test of a line filter."""
-    op = stage.op
-    alternatives = stage.alternatives
-    if not stage.is_negated:
-        # Loki leaves out an alternative that every line has, unless it is the only one.
-        alternatives = tuple(one for one in alternatives if not _is_always_found(op, one)) or alternatives[:1]
-    tests = tuple(_alternative(op, one) for one in alternatives)
+    tests = tuple(_alternative(stage.op, one) for one in tested_alternatives(stage))
     if stage.is_negated:
         return lambda line: not any(test(line) for test in tests)
     return tests[0] if len(tests) == 1 else lambda line: any(test(line) for test in tests)
 
 
-def _is_always_found(op: str, pattern: LinePattern) -> bool:
+def tested_alternatives(stage: LineFilter) -> tuple[LinePattern, ...]:
+    """Return the alternatives that decide. Loki leaves out one that every line has, unless it is the only one."""
+    if stage.is_negated:
+        return stage.alternatives
+    return tuple(one for one in stage.alternatives if not is_always_found(stage.op, one)) or stage.alternatives[:1]
+
+
+def is_always_found(op: str, pattern: LinePattern) -> bool:
+    """Return whether a positive filter finds this in every line."""
     if pattern.is_ip:
         return False
     return (op == "|=" and not pattern.text) or (op == "|~" and pattern.text in _ANY)

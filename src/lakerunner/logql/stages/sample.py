@@ -21,7 +21,7 @@ from lakerunner.model.labels import Labels, is_plain_label
 
 # What a sum may be pushed into: the sum of its groups is the same as that of all its series.
 _SUMMABLE = frozenset(("bytes_over_time", "bytes_rate", "sum_over_time", "rate", "count_over_time"))
-_OF_BYTES = frozenset(("bytes_over_time", "bytes_rate"))
+OF_BYTES = frozenset(("bytes_over_time", "bytes_rate"))
 _SeriesOf = Callable[[LineLabels], dict[str, str]]
 _Value = Callable[[str, LineLabels], float | None]
 
@@ -87,12 +87,17 @@ def label_needs(aggregation: RangeAggregation, pushed: Grouping | None = None) -
     return LabelNeeds(names, groups, without, has_labels, unwrap.label)
 
 
+def is_whole(aggregation: RangeAggregation) -> bool:
+    """Return whether its samples are whole numbers, lines or bytes, that it adds up."""
+    return aggregation.lines.unwrap is None and aggregation.op in _SUMMABLE
+
+
 def _value_of(aggregation: RangeAggregation) -> _Value:
     unwrap = aggregation.lines.unwrap
     if unwrap is not None:
         take = compile_unwrap(unwrap)
         return lambda line, labels: take(labels)  # noqa: ARG005
-    if aggregation.op in _OF_BYTES:
+    if aggregation.op in OF_BYTES:
         return lambda line, labels: float(_size(line))  # noqa: ARG005
     return lambda line, labels: 1.0  # noqa: ARG005
 

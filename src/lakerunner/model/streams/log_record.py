@@ -23,6 +23,8 @@ from lakerunner.model.typed_json import Value as AttributeValue
 from lakerunner.model.typed_json import decode_value as value_of_json
 
 __all__ = [
+    "LEVEL_TELLING",
+    "LOKI_MARKS",
     "LOKI_STREAM",
     "LOKI_STREAM_SERVICE",
     "AttributeValue",
@@ -33,6 +35,7 @@ __all__ = [
     "line_of",
     "metadata_of",
     "scope_metadata_of",
+    "stated_level_of",
     "stream_of",
     "value_of_json",
 ]
@@ -40,11 +43,12 @@ __all__ = [
 # Stored rows have these: they never change. Their length must fit in one byte (pipeline/read/otlp_logs.py).
 LOKI_STREAM = "urn:lakerunner:loki-stream"
 LOKI_STREAM_SERVICE = "urn:lakerunner:loki-stream:service-name-added"
+LOKI_MARKS = (LOKI_STREAM, LOKI_STREAM_SERVICE)
 
 SERVICE_KEY = "service.name"
 SERVICE_NAME, UNKNOWN_SERVICE = "service_name", "unknown_service"
 DETECTED_LEVEL, SEVERITY_NUMBER = "detected_level", "severity_number"
-_TELLING = frozenset((DETECTED_LEVEL, SEVERITY_NUMBER, *LEVEL_NAMES))
+LEVEL_TELLING = frozenset((DETECTED_LEVEL, SEVERITY_NUMBER, *LEVEL_NAMES))
 _LEVELS_OF_NUMBERS = ("trace", "debug", "info", "warn", "error", "fatal")  # four numbers each, from 1
 _INTEGER, _LIMIT = re.compile(r"[+-]?[0-9]{1,1000}"), 1 << 63
 
@@ -95,7 +99,7 @@ class RecordFields(NamedTuple):
 def stream_of(resource: Resource, rules: StreamRules) -> ResourceLabels:
     """Return the labels of the stream that this resource is."""
     attributes = resource.attributes
-    is_loki = resource.schema_url in (LOKI_STREAM, LOKI_STREAM_SERVICE)
+    is_loki = resource.schema_url in LOKI_MARKS
     metadata: Mapping[str, str] = {}
     if is_loki:
         added = SERVICE_KEY if resource.schema_url == LOKI_STREAM_SERVICE else None
@@ -171,18 +175,39 @@ def metadata_of(
 ) -> dict[str, str]:
     """Return the metadata of a line, with its level. Where names are equal, the scope's count more than the resource's,
     those more than the record's fields, and its attributes least: Loki's reader takes the last one."""
-    if resource.is_loki:
-        own = _as_sent(record.attributes)
-        shared: tuple[Mapping[str, str], ...] = (own,)
-    else:
-        own = _labels_by(record.attributes, rules.record_names, Action.METADATA) if record.attributes else {}
-        own.update(_fields_of(record))
-        shared = (own, resource.metadata, scope)
-    level = _level(shared, resource, line) if rules.detect_levels else None
-    for one in shared[1:]:
+    own = _own_metadata(record, rules, is_loki=resource.is_loki)
+    shared = () if resource.is_loki else (resource.metadata, scope)
+    level = None
+    if rules.detect_levels:
+        level = _stated_level((own, *shared), resource)
+        if level is None:
+            level = line_level(line)
+    for one in shared:
         own.update(one)
     if level:
         own[DETECTED_LEVEL] = level
+    return own
+
+
+def stated_level_of(
+    record: RecordFields, resource: ResourceLabels, scope: Mapping[str, str], rules: StreamRules
+) -> tuple[bool, str | None]:
+    """Return whether the level of a record is decided without its line; and the `detected_level` that it then has,
+    None if it has none."""
+    own = _own_metadata(record, rules, is_loki=resource.is_loki)
+    shared = (own,) if resource.is_loki else (own, resource.metadata, scope)
+    level = _stated_level(shared, resource)
+    if level == "":  # what the metadata have stays
+        given = [one[DETECTED_LEVEL] for one in shared if DETECTED_LEVEL in one]
+        return True, given[-1] if given else None
+    return level is not None, level
+
+
+def _own_metadata(record: RecordFields, rules: StreamRules, *, is_loki: bool) -> dict[str, str]:
+    if is_loki:
+        return _as_sent(record.attributes)
+    own = _labels_by(record.attributes, rules.record_names, Action.METADATA) if record.attributes else {}
+    own.update(_fields_of(record))
     return own
 
 
@@ -220,10 +245,11 @@ def _unless_0(number: int) -> str:
 # ---- levels
 
 
-def _level(shared: tuple[Mapping[str, str], ...], resource: ResourceLabels, line: str) -> str:
-    """Return the level of a line, in Loki's order; "" if a level-like name has an empty value."""
+def _stated_level(shared: tuple[Mapping[str, str], ...], resource: ResourceLabels) -> str | None:
+    """Return the level of a line, in Loki's order; "" if a level-like name has an empty value, None if the line itself
+    is to be looked at."""
     telling = [
-        one for one in shared if not _TELLING.isdisjoint(one)
+        one for one in shared if not LEVEL_TELLING.isdisjoint(one)
     ]  # most lines have none, or one name in one of them
     given = _first(telling, DETECTED_LEVEL) if telling else None
     if given is not None:
@@ -231,13 +257,13 @@ def _level(shared: tuple[Mapping[str, str], ...], resource: ResourceLabels, line
     if resource.level is not None:
         return resource.level
     if not telling:
-        return line_level(line)
+        return None
     for name in LEVEL_NAMES:
         given = _first(telling, name)
         if given is not None:
             return _normal_level(given)
     number = _first(telling, SEVERITY_NUMBER)
-    return level_of_number(number) if number else line_level(line)
+    return level_of_number(number) if number else None
 
 
 def _first(shared: Sequence[Mapping[str, str]], name: str) -> str | None:

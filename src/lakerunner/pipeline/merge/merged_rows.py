@@ -29,6 +29,7 @@ from lakerunner.pipeline.merge.inputs import Damaged, SegmentFile
 from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice, SortKey, rank_rows, sort_rows
 from lakerunner.pipeline.merge.unify import UnifiedColumns, move_attributes, unify
 from lakerunner.pipeline.segment.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
+from lakerunner.pipeline.steps.stream_columns import DERIVED, StreamColumns
 
 # The lookaheads take a tenth of the memory; the rest is for rows that are assembled, sorted and written.
 _LOOKAHEADS = 10
@@ -44,17 +45,27 @@ RowFilter = Callable[[pa.RecordBatch], pa.Array]
 class MergedRows:
     """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group. `memory`
     bounds the rows of the inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries.
-    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay."""
+    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay. `derive` makes
+    columns of the others for inputs that lack them."""
 
     spec: SignalSpec
     inputs: Sequence[SegmentFile]
     memory: int
     row_filter: RowFilter | None = None
     same_row: Identify | None = None
+    derive: Callable[[Sequence[Column]], StreamColumns] | None = None
 
     @cached_property
     def unified(self) -> UnifiedColumns:
-        return unify(self.spec, self.inputs)
+        return unify(self.spec, self.inputs, [field.name for field in DERIVED] if self.derive else ())
+
+    @cached_property
+    def _derived(self) -> dict[int, StreamColumns]:
+        """What derives the columns of inputs that lack them, by the number of the input."""
+        if self.derive is None:
+            return {}
+        lacking = (n for n, opened in enumerate(self.inputs) if DERIVED[0].name not in opened.schema.names)
+        return {number: self.derive(self.inputs[number].segment.columns) for number in lacking}
 
     @property
     def schema(self) -> pa.Schema:
@@ -201,6 +212,8 @@ class MergedRows:
         """Return these rows of one input as columns of the merged segment."""
         opened, batch = self.inputs[part.input], part.batch
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if part.input in self._derived:
+            columns |= self._derived[part.input].derive(batch)
         for scope in SCOPES:
             own_kinds = self.unified.given_keys[part.input][scope]
             own = {key: columns.pop(scope.prefix + key) for key in own_kinds}

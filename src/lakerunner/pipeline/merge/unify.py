@@ -16,7 +16,7 @@ written or parsed as typed JSON once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -27,10 +27,11 @@ import pyarrow.compute as pc
 
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import SCOPES, Scope, SignalSpec
-from lakerunner.model.typed_json import KeyValues, decode_value, encode_value
+from lakerunner.model.typed_json import decode_value, encode_value
 from lakerunner.pipeline.merge.inputs import SegmentFile, damage_reported
-from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
+from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.steps.arrow_columns import is_textual, plain
+from lakerunner.pipeline.steps.attribute_values import kind_of
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, MAX_COLUMNS
 
 _KINDS = {"string": STRING, "bool": BOOL, "int64": INT, "double": DOUBLE, "bytes": BYTES}
@@ -63,18 +64,18 @@ def _split_by_scope(kinds: Mapping[str, int]) -> dict[Scope, dict[str, int]]:
     }
 
 
-def unify(spec: SignalSpec, inputs: Sequence[SegmentFile]) -> UnifiedColumns:
-    """Return the columns of the segment that these inputs merge into."""
+def unify(spec: SignalSpec, inputs: Sequence[SegmentFile], derived: Collection[str] = ()) -> UnifiedColumns:
+    """Return the columns of the segment that these inputs merge into; `derived` are made for inputs that lack them."""
     given = tuple(_attribute_kinds(opened) for opened in inputs)
     kinds: dict[str, int] = {}
     for scope in SCOPES:
         kinds |= _choose_columns(scope, inputs, given)
-    there = {name for opened in inputs for name in opened.schema.names}
+    there = {name for opened in inputs for name in opened.schema.names} | {*derived}
     fields = [field for field in spec.schema if field.name in there or not field.nullable]
     named = sorted(kinds)
     schema = pa.schema(
         [
-            *(_as_dictionary(field, inputs) for field in fields),
+            *(_as_dictionary(field, inputs, derived) for field in fields),
             *(_as_dictionary(pa.field(name, COLUMN_TYPES[kinds[name]][1]), inputs) for name in named),
         ]
     )
@@ -118,12 +119,14 @@ def _choose_columns(scope: Scope, inputs: Sequence[SegmentFile], given: Sequence
     return dict(chosen.values())
 
 
-def _as_dictionary(field: pa.Field, inputs: Iterable[SegmentFile]) -> pa.Field:
+def _as_dictionary(field: pa.Field, inputs: Iterable[SegmentFile], derived: Collection[str] = ()) -> pa.Field:
     """Return the field as a dictionary if most rows are read as one, else unchanged."""
     rows: Counter[bool] = Counter()
     for opened in inputs:
         if field.name in opened.schema.names:
             rows[field.name in opened.coded] += opened.segment.rows
+        elif field.name in derived:  # they are made as dictionaries
+            rows[True] += opened.segment.rows
     if is_textual(field.type) and rows[True] > rows[False]:
         return field.with_type(pa.dictionary(pa.int32(), field.type))
     return field
@@ -158,24 +161,6 @@ def move_attributes(
         return maps, columns
     left = [_column_entries(key, leave[key], given_kinds[key]) for key in sorted(leave)]
     return _build_maps([*left, entries.chosen(is_left)], len(maps)), columns
-
-
-def kind_of(text: str) -> int:
-    """Return the kind of the value that this typed JSON encodes."""
-    match text[:1]:
-        case '"':
-            return STRING
-        case "t" | "f":
-            return BOOL
-        case "n":
-            return NULL
-        case "[":
-            return ARRAY
-        case "{":
-            value = decode_value(text)
-            return KVLIST if isinstance(value, KeyValues) else BYTES if isinstance(value, bytes) else DOUBLE
-        case _:
-            return DOUBLE if any(sign in text for sign in ".eE") else INT
 
 
 class _Entries(NamedTuple):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakerunner.kernel_cache import njit
 from lakerunner.model.signal import ATTRIBUTES
-from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
+from lakerunner.model.streams.log_record import LOKI_MARKS
 from lakerunner.pipeline.read.envelope import Envelope, read_envelope
 from lakerunner.pipeline.read.memory import Bytes, Int32s, Names, Records, digest_slices, load, slice_fields
 from lakerunner.pipeline.read.names import names_for, number_of
@@ -52,7 +52,7 @@ _SEVERITY_TEXT, _BODY, _ATTRIBUTES, _TRACE_ID, _SPAN_ID, _EVENT_NAME = (
     tag_of(number, STRING) for number in (3, 5, 6, 9, 10, 12)
 )
 _FLAGS = tag_of(8, FIXED32)
-_MARKS = pa.array([LOKI_STREAM, LOKI_STREAM_SERVICE])
+_MARKS = pa.array(LOKI_MARKS)
 _MARK_HEAD = np.int32(2)  # its tag and its length
 
 _RECORD = np.dtype(

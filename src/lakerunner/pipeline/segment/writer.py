@@ -63,9 +63,9 @@ class SideFile:
 class Side(Consumer, Protocol):
     """A side file being built. Memory is bounded by what the file holds, not by the rows."""
 
-    def finish(self) -> SideFile:
-        """Return the file; Damaged, with the segment's id, where a file beside an input that it is made of cannot be
-        read. Call it once, after the last row group."""
+    def finish(self) -> SideFile | None:
+        """Return the file, None if this segment has none; Damaged, with the segment's id, where a file beside an input
+        that it is made of cannot be read. Call it once, after the last row group."""
 
 
 class SeriesFacts(Protocol):
@@ -259,7 +259,8 @@ class SegmentWriter:
         """Close the file; return its index row, and the side files, which must be stored before the segment. Call it
         once, after the last row group."""
         self._writer.close()
-        files = {name: side.finish() for name, side in self._sides.items()}
+        finished = {name: side.finish() for name, side in self._sides.items()}
+        files = {name: file for name, file in finished.items() if file is not None}
         summary = self._summarizer.finish(file.values for file in files.values())
         summary["statistics"]["side_bytes"] = {name: file.data.size for name, file in files.items()}
         made = dict(vars(self._identity))

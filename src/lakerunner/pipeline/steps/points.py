@@ -135,7 +135,7 @@ def _place(order: Any, series: Any, placed: StoredNumbers) -> Any:
 
 
 # Stored digests depend on these: they never change.
-_START, _MIX, _TEXT_SEED = np.uint64(0x73657269657331), np.uint64(0x9FB21C651E98DF25), np.uint64(0x74657874)
+_START, _MIX, TEXT_SEED = np.uint64(0x73657269657331), np.uint64(0x9FB21C651E98DF25), np.uint64(0x74657874)
 _SERIES_TEXTS = ("metric_name", "metric_type", "unit", "temporality", "scope_name", "scope_version")
 _PROMETHEUS_TEXTS = ("metric_name", "metric_type")
 _NO_TEXT = np.uint64(0)
@@ -147,7 +147,7 @@ def identify_series(rows: Rows) -> Rows:
     for name in _SERIES_TEXTS:
         if name in rows.columns and (name in _PROMETHEUS_TEXTS or not rows.prometheus):
             column = rows.column(name, CodedColumn)
-            digests = digest_slices(*padded_texts(column.values), _TEXT_SEED)
+            digests = digest_slices(*padded_texts(column.values), TEXT_SEED)
             if rows.prometheus and name == "metric_type":
                 # A metadata entry is not of the series that has its name.
                 digests[pc.not_equal(column.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)] = _NO_TEXT
@@ -175,8 +175,8 @@ def _monotonic(rows: Rows) -> Any:
 
 
 # Stored digests depend on these: they never change.
-_KEY_SEED, _VALUE_SEED = np.uint64(0x6B657973), np.uint64(0x76616C75)
-_PAIR, _NUMBER = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA24BAED4963EE407)
+KEY_SEED, VALUE_SEED = np.uint64(0x6B657973), np.uint64(0x76616C75)
+PAIR_MIX, NUMBER_MIX = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA24BAED4963EE407)
 
 
 def share_owners(attached: Attached, data: Any) -> tuple[Attached, Any]:
@@ -184,7 +184,7 @@ def share_owners(attached: Attached, data: Any) -> tuple[Attached, Any]:
     secret = np.uint64(secrets.randbits(63))
     nested = _digest_nested(attached.values, data, secret)
     at, size = slices_of_names(attached.keys)
-    keys = digest_slices(data, at, size, _KEY_SEED)
+    keys = digest_slices(data, at, size, KEY_SEED)
     first = np.ascontiguousarray(attached.first)
     digests = _digest_owners(data, attached.values, first, keys, nested, secret)
     group, kept = _group(digests)
@@ -203,7 +203,7 @@ def _digest_nested(values: Any, data: Any, secret: Any) -> Any:
     offsets, texts, _ = take_json(data, kind, at, size, stack())
     padded = np.concatenate([texts, np.zeros(PADDING, np.uint8)])
     sizes = np.diff(offsets)
-    return np.stack([digest_slices(padded, offsets, sizes, seed) for seed in (_VALUE_SEED, secret)], axis=1)
+    return np.stack([digest_slices(padded, offsets, sizes, seed) for seed in (VALUE_SEED, secret)], axis=1)
 
 
 @njit(cache=True)
@@ -221,7 +221,7 @@ def _digest_owners(data: Any, values: Any, first: Any, keys: Any, nested: Any, s
             times[key] = times[key] + 1 if seen[key] == owner else 0
             seen[key] = owner
             if kind in (STRING, BYTES):
-                one = digest(data, at, np.int64(value.size), _VALUE_SEED)
+                one = digest(data, at, np.int64(value.size), VALUE_SEED)
                 other = digest(data, at, np.int64(value.size), secret)
             elif kind in (ARRAY, KVLIST):
                 one, other = nested[place, 0], nested[place, 1]
@@ -234,11 +234,11 @@ def _digest_owners(data: Any, values: Any, first: Any, keys: Any, nested: Any, s
                     number, _ = read_varint(data, at)
                     if kind == BOOL:
                         number = np.uint64(number != 0)
-                one = fold_product(number ^ _VALUE_SEED, _NUMBER)
-                other = fold_product(number ^ secret, _NUMBER)
-            mark = fold_product(keys[key] ^ np.uint64(kind | times[key] << 3), _PAIR)
-            out[owner, 0] += fold_product(mark ^ one, _PAIR)
-            out[owner, 1] += fold_product(mark ^ other, _PAIR)
+                one = fold_product(number ^ VALUE_SEED, NUMBER_MIX)
+                other = fold_product(number ^ secret, NUMBER_MIX)
+            mark = fold_product(keys[key] ^ np.uint64(kind | times[key] << 3), PAIR_MIX)
+            out[owner, 0] += fold_product(mark ^ one, PAIR_MIX)
+            out[owner, 1] += fold_product(mark ^ other, PAIR_MIX)
     return out
 
 

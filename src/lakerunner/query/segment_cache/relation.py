@@ -20,9 +20,10 @@ import pyarrow as pa
 
 from lakerunner.lakeql.tables import ColumnKind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
-from lakerunner.model.signal import SCOPES, Attribute, signal_named
+from lakerunner.model.signal import RESOURCE, SCOPES, Attribute, signal_named
 from lakerunner.plan.scan import (
     ARRIVED,
+    DETECTED_LEVEL,
     INTERNAL_COLUMNS,
     NUMBER_TYPES,
     ROW_NUMBER,
@@ -35,6 +36,7 @@ from lakerunner.plan.scan import (
     internal_column,
     typed_column,
 )
+from lakerunner.query.segment_cache.label_sources import LabelSources
 from lakerunner.query.segment_cache.lease import NO_END, LeasedFile
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
@@ -52,6 +54,7 @@ _LABEL_OF = _TEXT_OF | {
         ELSE '{{"doubleValue":"' || double_text({0}) || '"}}' END]""",
     "json": "[{0}]",
 }
+_NO_LABELS = "'[{},null]'"
 _COLUMN_SETS = 256  # remembered column sets
 _MAP = "MAP(VARCHAR, VARCHAR)"
 _ENTRIES = "STRUCT(key VARCHAR, value VARCHAR)[]"
@@ -173,7 +176,12 @@ def _shared_facts(
 
 
 def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> _Projection:
-    outputs = [(reader.column(column), column.name) for column in _columns(scan)]
+    unused = frozenset(scan.level_sources) if reader.has_levels else frozenset[str]()
+    outputs = [
+        (f"CAST(NULL AS {column.type})" if column.name in unused else reader.column(column), column.name)
+        for column in _columns(scan)
+    ]
+    labels = None if scan.labels is None else LabelSources(name for name in scan.labels if name not in unused)
     outputs += [
         (reader.attribute(attribute), attribute_column(scan.relation, attribute)) for attribute in scan.attributes
     ]
@@ -181,7 +189,11 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
     outputs += [(reader.typed(one, whole=one in whole), typed_column(scan.relation, one)) for one in scan.typed]
     for name in scan.internal:
         if name in _PREFIXES:
-            outputs.append((reader.labels(name), internal_column(scan.relation, name)))
+            wanted = None if name == RESOURCE.map_column else labels
+            outputs.append((reader.labels(name, wanted), internal_column(scan.relation, name)))
+        elif name == DETECTED_LEVEL and reader.has_levels:
+            level = f"COALESCE({reader.stored(name, STORED_COLUMNS[name])}, '')"
+            outputs.append((level, internal_column(scan.relation, name)))
         elif name in STORED_COLUMNS:
             outputs.append((reader.stored(name, STORED_COLUMNS[name]), internal_column(scan.relation, name)))
     for name in scan.stored:
@@ -230,6 +242,10 @@ class _Reader:
         self._names = _names_in_duckdb(segment.columns)
         self._segment = segment
         self._unmapped = unmapped
+
+    @property
+    def has_levels(self) -> bool:
+        return DETECTED_LEVEL in self._columns
 
     def column(self, column: TableColumn) -> str:
         match column.name, column.kind:
@@ -297,18 +313,29 @@ class _Reader:
         own = f"[{', '.join(entries)}]" if entries else f"CAST([] AS {_ENTRIES})"
         return f"attribute_map({own}, {self.stored(scope, _MAP)})"
 
-    def labels(self, scope: str) -> str:
-        """Return the attributes of a scope as INTERNAL_COLUMNS describes them."""
-        own = ", ".join(f"{key}, {value}" for key, value in self._entries(scope, _LABEL_OF))
-        return f"CAST(json_array(json_object({own}), map_entries({self.stored(scope, _MAP)})) AS VARCHAR)"
+    def labels(self, scope: str, wanted: LabelSources | None) -> str:
+        """Return the attributes of a scope as INTERNAL_COLUMNS describes them, all or those of the wanted labels."""
+        own = ", ".join(f"{key}, {value}" for key, value in self._entries(scope, _LABEL_OF, wanted))
+        alone = f"CAST(json_array(json_object({own}), NULL) AS VARCHAR)" if own else _NO_LABELS
+        if scope not in self._columns:
+            return alone
+        entries = f"map_entries({self._use(scope)})"
+        if wanted:
+            entries = f"list_filter({entries}, lambda entry: {wanted.condition('entry.key')})"
+        # Maps are empty in most rows; their entries cost as much as all other attributes.
+        both = f"CAST(json_array(json_object({own}), {entries}) AS VARCHAR)"
+        return f"CASE WHEN cardinality({self._use(scope)}) > 0 THEN {both} ELSE {alone} END"
 
-    def _entries(self, scope: str, text_of: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    def _entries(
+        self, scope: str, text_of: Mapping[str, str], wanted: LabelSources | None = None
+    ) -> Iterator[tuple[str, str]]:
         """Yield the key and the value, as SQL, of each attribute of the scope that has a column."""
         prefix = _PREFIXES[scope]
         for name in self._columns:
             if name.startswith(prefix) and self._shredded(name):
-                value = text_of[self._columns[name].type].format(self._use(name))
-                yield text(name.removeprefix(prefix)), value
+                key, type_ = name.removeprefix(prefix), self._columns[name].type
+                if wanted is None or wanted.can_be(key, is_map=type_ == "json"):
+                    yield text(key), text_of[type_].format(self._use(name))
 
     def _shredded(self, name: str) -> bool:
         return name in self._columns and self._columns[name].type != ""

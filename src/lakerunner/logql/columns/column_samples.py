@@ -1,0 +1,155 @@
+"""The samples of a range aggregation from columns: what log_samples.py does row by row, for whole batches.
+
+Comes in: batches of the scan that `SampleColumns.needs` describes. Goes out: `SampleBatch`, columns of samples. What
+always holds: the samples are those of the rows. Rows of equal labels are looked at once, by the code of rows; odd rows
+one by one. A sample with an error has all labels of its line, which are not read here: `NotByColumns` then says that
+the rows must be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.logql.columns.column_stages import SplitStages, split_stages
+from lakerunner.logql.columns.line_columns import ColumnReader, LineColumns, LineNeeds, joint_codes
+from lakerunner.logql.stages.hints import hints_of
+from lakerunner.logql.stages.line_labels import LineLabels
+from lakerunner.logql.stages.sample import OF_BYTES, compile_extractor, label_needs
+from lakerunner.logql.text.syntax import Grouping, RangeAggregation
+from lakerunner.model.labels import Labels
+from lakerunner.model.streams.stream_rules import StreamRules
+
+_NO_SAMPLE = -1
+
+
+class NotByColumns(Exception):
+    """A sample has an error."""
+
+
+@dataclass(frozen=True)
+class SampleBatch:
+    """Samples of rows: the number of each one's series among `series`, its value, and the row that it is made of."""
+
+    series: list[Labels]
+    codes: Any
+    values: Any
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class SampleColumns:
+    """A range aggregation that runs over columns."""
+
+    aggregation: RangeAggregation
+    pushed: Grouping | None
+    now_ns: int
+    needs: LineNeeds
+    stages: SplitStages
+
+    @classmethod
+    def of(
+        cls, aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, now_ns: int
+    ) -> SampleColumns | None:
+        """Return None if the aggregation only runs by rows."""
+        labels = label_needs(aggregation, pushed)
+        stages = split_stages(aggregation.lines.pipeline.stages, hints_of(labels))
+        if stages is None:
+            return None
+        any_label = labels.has_labels and (labels.without or not labels.groups)
+        names = None if any_label else (*labels.names, *labels.groups, labels.unwrap)
+        line = stages.reads_line or _is_of_bytes(aggregation)
+        return cls(aggregation, pushed, now_ns, LineNeeds.of(names, rules, line=line), stages)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[SampleBatch]:
+        """Yield the samples of each batch. Raise NotByColumns if one needs labels that were not read."""
+        reader = ColumnReader(self.aggregation.lines.pipeline.matchers, self.needs)
+        lines = self.aggregation.lines
+        rest = replace(lines, pipeline=replace(lines.pipeline, stages=self.stages.of_labels))
+        of_labels = _Extractor(self, replace(self.aggregation, lines=rest))
+        of_rows = _Extractor(self, self.aggregation)
+        for batch in batches:
+            columns = reader.select(batch)
+            for stage in self.stages.filters:
+                stage(columns)
+            reader.find_origins(columns)
+            for stage in self.stages.others:
+                stage(columns)
+            yield self._common(columns, of_labels)
+            if columns.odd.any():
+                yield self._odd(columns, of_rows)
+
+    def _common(self, columns: LineColumns, extract: _Extractor) -> SampleBatch:
+        """Return the samples of the rows that are not odd."""
+        rows = np.flatnonzero(~columns.odd)
+        places = pa.array(rows)
+        parsed = {name: column.take(places) for name, column in columns.parsed.items()}
+        bases = columns.base_codes[rows]
+        numbers, first = joint_codes([bases, *parsed.values()])
+        given = [column.take(pa.array(first, pa.int64())).to_pylist() for column in parsed.values()]
+        found = _Samples()
+        for number, *values_of in zip(bases[first].tolist(), *given, strict=True):
+            labels = LineLabels(*columns.bases[number])
+            for name, value in zip(parsed, values_of, strict=True):
+                if value is not None:
+                    labels.set_parsed(name, value)
+            found.add(extract(0, "", labels), labels, extract)
+        codes, values = np.array(found.codes, np.int64)[numbers], np.array(found.values)[numbers]
+        made = codes != _NO_SAMPLE
+        kept = pa.array(rows[made])
+        values = values[made]
+        if _is_of_bytes(self.aggregation):
+            values = pc.binary_length(columns.lines.take(kept)).to_numpy(zero_copy_only=False).astype(np.float64)
+        return SampleBatch(list(found.series), codes[made], values, columns.batch.take(kept))
+
+    def _odd(self, columns: LineColumns, extract: _Extractor) -> SampleBatch:
+        found = _Samples()
+        rows = np.flatnonzero(columns.odd)
+        times = columns.batch.column("timestamp")
+        for row in rows.tolist():
+            labels = LineLabels(*columns.row_labels(row))
+            found.add(extract(times[row].as_py(), columns.line(row), labels), labels, extract)
+        codes = np.array(found.codes, np.int64)
+        made = codes != _NO_SAMPLE
+        return SampleBatch(
+            list(found.series), codes[made], np.array(found.values)[made], columns.batch.take(pa.array(rows[made]))
+        )
+
+
+def _is_of_bytes(aggregation: RangeAggregation) -> bool:
+    return aggregation.lines.unwrap is None and aggregation.op in OF_BYTES
+
+
+class _Extractor:
+    """The extractor of rows, which gives up at an error: it would show labels that were not read, and those of the
+    first row that has one."""
+
+    def __init__(self, columns: SampleColumns, aggregation: RangeAggregation) -> None:
+        self._extract = compile_extractor(aggregation, columns.pushed, columns.now_ns)
+
+    def __call__(self, timestamp_ns: int, line: str, labels: LineLabels) -> float | None:
+        return self._extract(timestamp_ns, line, labels)
+
+    def series(self, labels: LineLabels) -> Labels:
+        if labels.error:
+            raise NotByColumns
+        return self._extract.series(labels)
+
+
+class _Samples:
+    """Collects values and series, _NO_SAMPLE for labels that give none."""
+
+    def __init__(self) -> None:
+        self.series: dict[Labels, int] = {}
+        self.codes: list[int] = []
+        self.values: list[float] = []
+
+    def add(self, value: float | None, labels: LineLabels, extract: _Extractor) -> None:
+        code = _NO_SAMPLE if value is None else self.series.setdefault(extract.series(labels), len(self.series))
+        self.codes.append(code)
+        self.values.append(0.0 if value is None else value)
