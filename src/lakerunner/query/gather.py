@@ -230,7 +230,8 @@ class Gather(ABC):
         if self._leaf.cut is Cut.SEGMENTS:
             return assign(self._segments, list(self._workers), self._how.size)
         rows = sum(segment.rows for segment in self._segments)
-        shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows))
+        most = 1 if self._leaf.cut is Cut.WHOLE else self._how.most_shards
+        shards = max(1, min(most, rows // self._how.shard_rows))
         segments = tuple(self._segments)
         tasks = [Task("", segments, Shard(number, shards), number) for number in range(shards if segments else 0)]
         for task in tasks:
