@@ -8,13 +8,15 @@ the same operator can run in a query worker, in a Spark task and while a file is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
+from uuid import UUID
 
 import pyarrow as pa
 
 from lakerunner.model.display import one_line
+from lakerunner.model.segment import Segment
 from lakerunner.plan.scan import Scan
 
 
@@ -51,9 +53,11 @@ class Operator(ABC):
 
 
 class RowOperator(Operator):
-    """Rows in, rows out. DuckDB first runs `source_sql` over the scan's relation; `run` takes its result."""
+    """Rows in, rows out. DuckDB first runs `source_sql` over the scan's relation; `run` takes its result.
+    `wants_streams`: a worker calls `with_streams` first."""
 
     input = "rows"
+    wants_streams: ClassVar[bool] = False
 
     @abstractmethod
     def source_sql(self, scan: Scan) -> str:
@@ -67,6 +71,25 @@ class RowOperator(Operator):
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the results of these batches, which belong to one unit, in the order of its segments if steady."""
         return batches
+
+    def with_streams(self, scan: Scan, segments: Sequence[Segment], tables: Mapping[UUID, pa.Table]) -> StreamPlan:
+        """Use what the tables of streams (model/streams/stream_table.py) say of a unit's segments: return the operator
+        that runs in place of this one, the scan that it needs, and the segments whose rows are still to be read.
+
+        `tables` has those of the segments that have one, by segment id; a segment without one must be read. The
+        returned operator is not sent anywhere and may hold what it found; its `run` is called also if no segment is
+        left. The result must be that of this operator over the rows of all segments."""
+        del tables
+        return StreamPlan(self, scan, tuple(segments))
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What is left of a unit after its tables of streams were read."""
+
+    operator: RowOperator
+    scan: Scan
+    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True)

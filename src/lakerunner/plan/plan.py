@@ -25,6 +25,7 @@ class Cut(StrEnum):
     SEGMENTS = "segments"  # each unit has segments of its own
     SERIES = "series"  # each unit has all segments, and a part of the series
     TRACES = "traces"  # each unit has all segments, and a range of trace ids
+    WHOLE = "whole"  # one unit has all segments
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,8 @@ class Gather(ABC):
             self._pending = assign(self._segments, list(self._workers), self._how.size)
             return True
         rows = sum(segment.rows for segment in self._segments)
-        shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows)) if self._segments else 0
+        most = 1 if self._leaf.cut is Cut.WHOLE else self._how.most_shards
+        shards = max(1, min(most, rows // self._how.shard_rows)) if self._segments else 0
         self._pending = [Task("", tuple(self._segments), Shard(number, shards), number) for number in range(shards)]
         for task in self._pending:
             task.worker = task.rank_workers(self._workers)[0]

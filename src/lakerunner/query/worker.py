@@ -11,7 +11,7 @@ from threading import Event
 
 import pyarrow as pa
 
-from lakerunner.plan.operator import RowOperator
+from lakerunner.plan.operator import RowOperator, StreamPlan
 from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account
 from lakerunner.query.contract.failures import Limits
@@ -69,20 +69,21 @@ class RowsRunning:
     """An Answer (query/answer.py): what an operator makes of the rows that a sandbox reads for it."""
 
     def __init__(self, worker: QueryWorker, unit: Unit, operator: RowOperator) -> None:
-        work = _Work(worker, unit, operator)
-        self._rows = Running(worker.sandboxes, work.open, worker.limits, work)
-        self._operator = operator
+        self._work = UnitRows(worker, unit, operator)
+        self._rows = Running(worker.sandboxes, self._work.open, worker.limits, self._work)
 
     @property
     def schema(self) -> pa.Schema:
-        return self._operator.schema(self._rows.schema)
+        rows = self._rows.schema  # opens the work, which decides on the operator
+        return self._work.operator.schema(rows)
 
     @property
     def account(self) -> Account:
         return self._rows.account
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self._operator.run(iter(self._rows))
+        _ = self._rows.schema
+        return self._work.operator.run(iter(self._rows))
 
     def close(self) -> None:
         self._rows.close()
@@ -121,8 +122,9 @@ class SeriesRunning:
         self._stopped.set()
 
 
-class _Work:
-    """One unit, from the wait for its turn to the end: the source (query/sandbox/running.py) of its relation."""
+class UnitRows:
+    """One unit, from the wait for its turn to the end: the source (query/sandbox/running.py) of its relation. Once it
+    is open, `operator` is the one to run."""
 
     failure = None
 
@@ -131,7 +133,7 @@ class _Work:
         self._stopped = Event()
         self._worker = worker
         self._unit = unit
-        self._operator = operator
+        self._given = self.operator = operator
 
     def open(self, held: ExitStack) -> tuple[Sandbox, Work]:
         asked = self._worker.clock()
@@ -150,15 +152,25 @@ class _Work:
 
     def _begin(self, held: ExitStack) -> tuple[Sandbox, Work, Account]:
         """Return a sandbox with the unit's files, what it has to do, and what it took to get so far."""
-        worker, unit, scan = self._worker, self._unit, self._unit.leaf.scan
+        worker, unit = self._worker, self._unit
         began = worker.clock()
-        files = held.enter_context(worker.cache.hold(scan, unit.segments, checked=True))
+        left = self._left()
+        self.operator, scan = left.operator, left.scan
+        files = held.enter_context(worker.cache.hold(scan, left.segments, checked=True))
         fetched = worker.clock()
         sandbox = worker.sandboxes.lend(held, unit.organization)
-        relation = relation_sql(scan, unit.segments, sandbox.link(files.files), in_order=self._operator.steady)
-        work = Work(self._operator.source_sql(scan), views={scan.relation: relation})
+        relation = relation_sql(scan, left.segments, sandbox.link(files.files), in_order=self.operator.steady)
+        work = Work(self.operator.source_sql(scan), views={scan.relation: relation})
         seconds = {"fetch": fetched - began, "open": worker.clock() - fetched}
-        return sandbox, work, replace(files.account, seconds=seconds)
+        from_tables = Account(read=len(unit.segments) - len(left.segments))
+        return sandbox, work, replace(files.account, seconds=seconds) + from_tables
+
+    def _left(self) -> StreamPlan:
+        """Return what is to be done with rows, after the tables of streams were read if the operator wants them."""
+        scan, segments = self._unit.leaf.scan, self._unit.segments
+        if not self._given.wants_streams:
+            return StreamPlan(self._given, scan, segments)
+        return self._given.with_streams(scan, segments, self._worker.cache.stream_tables(segments))
 
     def _done(self, began: float) -> None:
         self.account += Account(seconds={"run": self._worker.clock() - began})

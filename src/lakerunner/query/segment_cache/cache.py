@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+import pyarrow as pa
+
 from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, UserError
 from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Attribute, signal_named
+from lakerunner.model.streams.stream_table import STREAM_TABLE, read_stream_table
 from lakerunner.model.text_index import SIDE_FILE, TextIndex
 from lakerunner.objects.store import SegmentStore
 from lakerunner.plan.scan import Scan
@@ -60,6 +63,7 @@ _TAIL_LEAST = 64 << 10
 _CHUNK_IN_FOOTER = 160  # bytes that one column chunk takes in a footer, roughly
 # In the order in which reasons are reported for a segment whose row groups were all pruned: the last test first.
 _PRUNING_ORDER = (BLOOM_FILTER, TEXT_INDEX, STATISTICS)
+_NO_INDEX = "a text index cannot be used"
 _logger = logging.getLogger("lakerunner.query.segment_cache.cache")
 T = TypeVar("T")
 
@@ -89,12 +93,13 @@ class _SegmentNeeds:
 
 
 class _ParsedFiles:
-    """Parsed footers and text indexes. A footer counts with its stored size, though it is a few times larger once
-    parsed; text indexes stay in their files and are mapped."""
+    """Parsed footers, text indexes and tables of streams. A footer counts with its stored size, though it is a few
+    times larger once parsed; text indexes stay in their files and are mapped."""
 
     def __init__(self) -> None:
         self.footers: LruCache[Footer] = LruCache(64 << 20)
         self.text_indexes: LruCache[TextIndex] = LruCache(1 << 30)
+        self.stream_tables: LruCache[pa.Table] = LruCache(64 << 20)
 
 
 class SegmentCache:
@@ -138,6 +143,36 @@ class SegmentCache:
         `hold` does, and Corrupt for a segment that has no such side file."""
         with self._holding(segments, lambda own, held: self._beside(own, name, held)) as files:
             yield files
+
+    def stream_tables(self, segments: Iterable[Segment]) -> Mapping[UUID, pa.Table]:
+        """Return the tables of streams beside these segments, by segment id; segments without a readable one are
+        absent. Raises what the store raises."""
+        found: dict[UUID, pa.Table] = {}
+        missing: list[Segment] = []
+        for segment in segments:
+            if bytes_ := segment.statistics.get("side_bytes", {}).get(STREAM_TABLE):
+                known = self._parsed.stream_tables.get(_object(segment, STREAM_TABLE, bytes_))
+                if known is None:
+                    missing.append(segment)
+                else:
+                    found[segment.id] = known
+        try:
+            return found | self._read_stream_tables(missing)
+        except Corrupt:  # the loop below finds out which one it is
+            for segment in missing:
+                with _without_side(segment, "a table of streams cannot be used"):
+                    found |= self._read_stream_tables([segment])
+        return found
+
+    def _read_stream_tables(self, segments: list[Segment]) -> dict[UUID, pa.Table]:
+        found: dict[UUID, pa.Table] = {}
+        with self.hold_beside(segments, STREAM_TABLE) as paths:
+            for segment in segments:
+                table = read_stream_table(paths[segment.id].read_bytes())
+                key = _object(segment, STREAM_TABLE, segment.statistics["side_bytes"][STREAM_TABLE])
+                self._parsed.stream_tables.put(key, table, table.nbytes)
+                found[segment.id] = table
+        return found
 
     def close(self) -> None:
         """Wait for running fetches. Whole files stay for the next start."""
@@ -244,7 +279,7 @@ class _LeaseBuilder:
             return {}
         files: dict[UUID, CachedFile] = {}
         for segment in segments:
-            with _without_index(segment):
+            with _without_side(segment, _NO_INDEX):
                 if bytes_ := segment.statistics.get("side_bytes", {}).get(SIDE_FILE):
                     files[segment.id] = self._files.hold(self._held, _object(segment, SIDE_FILE, bytes_))
         with suppress(Corrupt):  # the loop below finds out which one it is
@@ -252,7 +287,7 @@ class _LeaseBuilder:
             self._want(self._needed)
         found: dict[UUID, TextFindings] = {}
         for segment in segments:
-            with _without_index(segment):
+            with _without_side(segment, _NO_INDEX):
                 if file := files.get(segment.id):
                     if not file.whole:
                         self._files.want([(file, [(0, file.object.bytes)])])
@@ -417,10 +452,10 @@ def _tail(segment: Segment) -> int:
 
 
 @contextmanager
-def _without_index(segment: Segment) -> Iterator[None]:
-    """Log a missing or damaged text index and go on: it costs time, not rows."""
+def _without_side(segment: Segment, text: str) -> Iterator[None]:
+    """Log a missing or damaged side file and go on: it costs time, not rows."""
     try:
         yield
     except Corrupt as error:
         fields = {"segment": segment.path, "reason": str(error)}
-        _logger.warning("a text index cannot be used", extra={"lakerunner_fields": fields})
+        _logger.warning(text, extra={"lakerunner_fields": fields})
