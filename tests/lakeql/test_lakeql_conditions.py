@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.condition import (
+    MOST_ALTERNATIVES,
     MOST_LITERALS,
+    AllOf,
+    AnyOf,
     Condition,
     Contains,
     Equals,
     Present,
     like_literals,
     regex_literals,
+    regex_values,
 )
 from lakerunner.model.signal import Attribute
 from lakerunner.model.text_index import fold
@@ -87,6 +91,11 @@ def meets(row: Row, condition: Condition) -> bool:
             return all(fold(part.encode()) in fold(text.encode()) for part in parts)
         case Present(attributes):
             return any(value_of(row, attribute) is not None for attribute in attributes)
+        case AnyOf(conditions):
+            return any(meets(row, one) for one in conditions)
+        case AllOf(conditions):
+            return all(meets(row, one) for one in conditions)
+    raise AssertionError(f"SQL states no {condition}")
 
 
 @pytest.fixture(scope="module")
@@ -262,27 +271,60 @@ def test_answers_with_and_without_the_rows_that_fail_are_equal(sql: str, databas
 
 
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    ("pattern", "choices"),
     [
-        ("connection refused", ("connection refused",)),
-        ("connect(ion)? refused", (" refused", "connect")),
-        ("colou?r is", ("colo", "r is")),
-        ("abc+def", ("abc", "def")),
-        (r"10\.0\.0\.1", ("10.0.0.1",)),
-        (r"a\dbcd[xyz]efg", ("bcd", "efg")),
-        ("abc|def", ()),
-        ("(abc|def)ghi", ("ghi",)),
-        ("abc[[:alpha:]]def", ("abc", "def")),
-        (r"abc\Q.*\Edef", ()),
-        (r"abc\x41def", ()),
-        ("abc{2}def", ("def",)),
-        ("abc{,2}def", ()),
-        ("(unclosed abc", ()),
-        ("ab", ()),
+        ("connection refused", [("connection refused",)]),
+        ("connect(ion)? refused", [(" refused", "connect")]),
+        ("colou?r is", [("colo", "r is")]),
+        ("abc+def", [("abc", "def")]),
+        (r"10\.0\.0\.1", [("10.0.0.1",)]),
+        (r"a\dbcd[xyz]efg", [("bcd", "efg")]),
+        ("abc|def", [("abc",), ("def",)]),
+        ("abc.*x|def.ghi", [("abc",), ("def", "ghi")]),
+        ("(abc|def)ghi", [("abcghi",), ("defghi",)]),
+        ("x(?P<word>abc|def)+ghi", [("xabc", "ghi"), ("xdef", "ghi")]),
+        ("(?:ab(?:c|d)|efg)", [("abc",), ("abd",), ("efg",)]),
+        ("abc|", [()]),
+        ("abc|.*", [()]),
+        ("(abc|def)?", [()]),
+        ("(abc|d)", [()]),
+        ("|".join(f"word{n}" for n in range(65)), [()]),
+        ("(abc|def)" * 7, [("abc" * 6,)]),
+        ("abc[[:alpha:]]def", [("abc", "def")]),
+        (r"abc\Q.*\Edef", [()]),
+        (r"abc\x41def", [()]),
+        ("abc{2}def", [("def",)]),
+        ("abc{,2}def", [()]),
+        ("(unclosed abc", [()]),
+        ("abc)def", [()]),
+        ("ab", [()]),
+        ("(" * 5000 + "abc" + ")" * 5000, [()]),
     ],
 )
-def test_literals_of_a_regular_expression(pattern: str, expected: tuple[str, ...]) -> None:
-    assert regex_literals(pattern).texts == expected
+def test_literals_of_a_regular_expression(pattern: str, choices: list[tuple[str, ...]]) -> None:
+    found = regex_literals(pattern).choices
+    if pattern.startswith("(abc|def)("):
+        assert len(found) == MOST_ALTERNATIVES
+        choices = list(found[:1])
+        assert found[0] == ("abc" * 6,)
+    assert list(found if len(found) < MOST_ALTERNATIVES else found[:1]) == choices
+
+
+@pytest.mark.parametrize(
+    ("pattern", "values"),
+    [
+        ("cart", ("cart",)),
+        ("cart|pay|cart", ("cart", "pay")),
+        ("(?:cart|pay)", ("cart", "pay")),
+        (r"pay-(eu|us)\.1", ("pay-eu.1", "pay-us.1")),
+        ("pay.*", ()),
+        ("(?i)pay", ()),
+        ("pay|", ("pay", "")),
+        ("pa[y]", ()),
+    ],
+)
+def test_texts_that_a_regular_expression_can_match(pattern: str, values: tuple[str, ...]) -> None:
+    assert regex_values(pattern) == values
 
 
 def test_only_the_longest_literals_are_kept() -> None:

@@ -19,7 +19,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Contains,
+    Equals,
+    Labelled,
+    Leaf,
+    NotNull,
+    Present,
+    leaves,
+)
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.lru import LruCache
 from lakerunner.model.signal import TRACES, Attribute
@@ -206,6 +217,10 @@ class TestStatistics:
             Equals("trace_id", ("00" * 17, "")),
             Equals(Attribute("resource_attributes", "absent"), ("x",)),
             Present((Attribute("scope_attributes", "absent"),)),
+            NotNull("body"),
+            Labelled("attributes", "user_id"),  # behind the keys of the map
+            Labelled("resource_attributes", "service_name", ("zzz",)),
+            AnyOf((Equals("service_name", ("zzz",)), AllOf((Equals("severity", ("WARN",)), NotNull("body"))))),
         ],
     )
     def test_what_cannot_be_there_prunes_the_segment(
@@ -225,6 +240,8 @@ class TestStatistics:
             Equals(Attribute("attributes", "code"), ("!",)),  # a column of integers, and strings in the map
             Equals(Attribute("attributes", "nothing"), ("!",)),  # between the keys of the map
             Contains("service_name", "zzz"),
+            Labelled("attributes", "nothing", ("!",)),
+            AnyOf((Equals("service_name", ("zzz",)), Contains("severity", "zzz"))),
         ],
     )
     def test_what_is_not_certain_prunes_nothing(self, condition: Condition, lake: RealLake, asking: Asking) -> None:
@@ -333,8 +350,18 @@ def questions(draw: st.DrawFn) -> tuple[Scan, str, bool]:
     more = draw(st.sampled_from(CONDITIONS))
     columns = draw(st.lists(st.sampled_from(PLAIN_COLUMNS), unique=True, max_size=4))
     attributes = draw(st.lists(st.sampled_from([CODE, ID, RARE]), unique=True, max_size=2))
-    conditions, wheres = ((condition, more[0]), [sql, more[1]]) if draw(st.booleans()) else ((condition,), [sql])
-    used = {c for one in conditions for c in (one.attributes if isinstance(one, Present) else (one.column,))}
+    third = draw(st.sampled_from(CONDITIONS))
+    conditions, wheres = draw(
+        st.sampled_from(
+            [
+                ((condition,), [sql]),
+                ((condition, more[0]), [sql, more[1]]),
+                ((AnyOf((condition, more[0])),), [f"({sql} OR {more[1]})"]),
+                ((AnyOf((condition, AllOf((more[0], third[0])))),), [f"({sql} OR ({more[1]} AND {third[1]}))"]),
+            ]
+        )
+    )
+    used = {c for one in leaves(conditions) for c in columns_of(one)}
     columns += [c for c in used if isinstance(c, str) and c not in columns and c != "trace_id"]
     attributes += [c for c in used if isinstance(c, Attribute) and c not in attributes]
     ids = ("trace_id",) if "trace_id" in used else ()
@@ -346,6 +373,12 @@ def questions(draw: st.DrawFn) -> tuple[Scan, str, bool]:
         wheres.append(f"epoch_ns(timestamp) >= {time.start_ns} AND epoch_ns(timestamp) < {time.end_ns}")
     scan = Scan("s", "logs", time, tuple(columns), tuple(attributes), ids, conditions)
     return scan, f"SELECT * FROM s WHERE {' AND '.join(wheres)}", draw(st.booleans())
+
+
+def columns_of(condition: Leaf) -> tuple[str | Attribute, ...]:
+    if isinstance(condition, Equals | Contains):
+        return (condition.column,)
+    return condition.attributes if isinstance(condition, Present) else ()
 
 
 def attribute(name: Attribute) -> str:
@@ -366,7 +399,7 @@ def conditions_of(lake: RealLake) -> list[tuple[Condition, str]]:
     made += [(Equals(ID, (t,)), f"{attribute(ID)} = '{t}'") for t in (own, "id-" + "0" * 24 + "-z", own[3:27])]
     made += [(Contains(ID, own[5:25]), f"contains({attribute(ID)}, '{own[5:25]}')")]
     made += [(Equals(CODE, (t,)), f"{attribute(CODE)} = '{t}'") for t in ("teapot", "404", "1")]
-    made += [(Present((RARE,)), f"{attribute(RARE)} IS NOT NULL")]
+    made += [(Present((RARE,)), f"{attribute(RARE)} IS NOT NULL"), (NotNull("body"), "false")]
     return made
 
 
