@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lakerunner.logql.line_conditions import scan_conditions
 from lakerunner.logql.log_limits import LogLimits
 from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.log_samples import LogSamples
@@ -59,7 +60,8 @@ class MetricQuery:
         lines = one.aggregation.lines
         start = self.steps.start - lines.offset - lines.range
         end = self.steps.last - lines.offset
-        return Leaf(lines_scan(start + 1, end + 1), self.operator(one))
+        conditions = scan_conditions(lines.pipeline.matchers, lines.pipeline.stages, self.rules)
+        return Leaf(lines_scan(start + 1, end + 1, conditions), self.operator(one))
 
     def operator(self, one: RangeLeaf) -> LogSamples:
         return LogSamples.of(one.aggregation, one.pushed, self.rules, self.now_ns, self.limits)
