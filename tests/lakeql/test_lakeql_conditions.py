@@ -6,6 +6,7 @@ The rows and the WHERE are DuckDB's; whether a row meets a condition is worked o
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from typing import Any
 from uuid import UUID
@@ -82,7 +83,13 @@ def meets(row: Row, condition: Condition) -> bool:
     match condition:
         case Equals(column, values):
             return value_of(row, column) in values
-        case Contains(column, literal, ignore_case):
+        case Contains(column, literal, ignore_case, is_word):
+            if is_word:  # with characters that belong to no word around it
+                found = f" {value_of(row, column)} "
+                return meets({**row, "message": found}, Contains("message", literal, ignore_case)) and any(
+                    literal.lower() == word.lower() or not literal.isascii()
+                    for word in re.findall("[0-9A-Za-z_\x80-\U0010ffff]+", found)
+                )
             text = value_of(row, column)
             if text is None or not ignore_case:
                 return text is not None and literal in text
@@ -202,6 +209,7 @@ def comparisons(qualifier: str) -> st.SearchStrategy[str]:
     literal = words.map(quoted)
     no = st.sampled_from(["", "", "NOT "])
     calls = st.sampled_from(["contains", "starts_with", "prefix", "ends_with", "suffix"])
+    one_word = st.sampled_from(["connection", "Refused", "ab", "abc", "aB1", "peer", "cart", "é", "refuse"]).map(quoted)
     regex_calls = st.sampled_from(["regexp_matches", "regexp_full_match"])
     flags = st.sampled_from(["", "", ", 'i'", ", 'c'", ", 's'", ", 'l'", ", 'cims'"])
     operators = st.sampled_from(["=", "=", "<>", "<", ">=", "IS NOT DISTINCT FROM", "IS DISTINCT FROM"])
@@ -212,6 +220,7 @@ def comparisons(qualifier: str) -> st.SearchStrategy[str]:
         st.builds(lambda c, no, p: f"{c} {no}LIKE {p}", column, no, likes()),
         st.builds(lambda c, no, p: f"{c} {no}ILIKE {p}", column, no, likes()),
         st.builds(lambda f, c, v: f"{f}({c}, {v})", calls, column, literal),
+        st.builds(lambda c, w: f"has_token({c}, {w})", st.sampled_from([of(one) for one in texts[:4]]), one_word),
         st.builds(lambda f, c, p, x: f"{f}({c}, {p}{x})", regex_calls, column, regexes(), flags),
         st.builds(lambda c, o, p: f"{c} {o} {p}", column, st.sampled_from(["~", "SIMILAR TO", "!~"]), regexes()),
         st.builds(

@@ -55,8 +55,10 @@ def described_condition(condition: Condition) -> str:
     match condition:
         case Equals(column, values):
             return f"{named(column)} is {' or '.join(map(repr, values))}"
-        case Contains(column, literal, ignore_case):
-            return f"{named(column)} holds {literal!r}{' in any case' if ignore_case else ''}"
+        case Contains(column, literal, ignore_case, is_word):
+            return (
+                f"{named(column)} holds {'word ' if is_word else ''}{literal!r}{' in any case' if ignore_case else ''}"
+            )
         case Present(attributes):
             return f"{' or '.join(map(named, attributes))} is there"
         case AnyOf(conditions):

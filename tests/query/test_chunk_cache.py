@@ -30,6 +30,7 @@ from lakerunner.model.condition import (
     NotNull,
     Present,
     leaves,
+    word_pattern,
 )
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.lru import LruCache
@@ -46,7 +47,7 @@ from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.segment_cache.files import CachedFile, Files, StoredObject
 from lakerunner.query.segment_cache.footers import Footer, read_footer
 from lakerunner.query.segment_cache.lease import LeasedFile
-from query.real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
+from query.real_lake import SERVICES, WORDS, Asking, CountingStore, RealLake, some_records
 from query.sample_lake import OWN, START
 
 LOGS = Scan("s", "logs", ALL_TIME, ("message",))
@@ -136,6 +137,12 @@ def test_no_byte_is_fetched_twice_by_queries_that_want_it_at_once(lake: RealLake
 
 
 class TestText:
+    def test_a_word_is_not_found_in_longer_ones(self, lake: RealLake, asking: Asking) -> None:
+        """`imeout` is in every row group, but never as a word."""
+        scan = replace(LOGS, conditions=(Contains("message", "imeout", is_word=True),))
+        found, account = asking.ask(scan, "SELECT message FROM s", lake.segments)
+        assert (found.num_rows, account.pruned, account.read) == (0, {"text index": 3}, 0)
+
     def test_a_needle_reads_the_row_group_that_has_it(self, lake: RealLake, asking: Asking) -> None:
         needle = message_of(lake, 4321)[-40:]
         scan = replace(LOGS, conditions=(Contains("message", needle),))
@@ -391,6 +398,8 @@ def conditions_of(lake: RealLake) -> list[tuple[Condition, str]]:
     literals = [message[-30:], message[3:12], "café", "TIMEOUT user", "cart-17 ", "absent from all of them"]
     made: list[tuple[Condition, str]] = [(Contains("message", t), f"contains(message, '{t}')") for t in literals]
     made += [(Contains("message", t, True), f"message ILIKE '%{t}%'") for t in literals]
+    made += [(Contains("message", w, is_word=True), f"regexp_matches(message, '{word_pattern(w)}')") for w in WORDS[:3]]
+    made += [(Contains("message", "x1", is_word=True), f"regexp_matches(message, '{word_pattern('x1')}')")]
     made += [(Equals("message", (message, "x" * 9)), f"message IN ('{message}', '{'x' * 9}')")]
     made += [(Equals("service_name", (s,)), f"service_name = '{s}'") for s in ("cart", "pay", "zebra")]
     made += [(Equals("severity", ("WARN",)), "severity = 'WARN'")]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -31,6 +31,7 @@ from lakerunner.model.condition import (
     like_exactly,
     like_literals,
     regex_literals,
+    word_of,
 )
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS
@@ -220,12 +221,14 @@ def _matching(subject: _Subject | None, others: list[exp.Expr]) -> list[Conditio
     """Return what a match of this regular expression contains; the second literal, if there is one, holds its flags."""
     if not 1 <= len(others) <= 2 or not all(other.is_string for other in others):
         return []
+    if subject and len(others) == 1 and (word := word_of(others[0].name)):
+        return [replace(one, is_word=True) for one in _contained(subject, [word])]
     found = regex_literals(*(other.name for other in others))
     branches = [_contained(subject, texts, ignore_case=found.ignore_case) for texts in found.choices]
     return list(any_of(branches))
 
 
-def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Condition]:
+def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Contains]:
     if subject is None or len(subject.columns) > 1 or subject.is_id:
         return []
     long = [text for text in texts if len(text.encode()) >= LEAST_BYTES]

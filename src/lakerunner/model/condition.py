@@ -28,11 +28,13 @@ class Equals:
 
 @dataclass(frozen=True)
 class Contains:
-    """The text of the column or attribute contains this literal; `ignore_case` as ILIKE does it, letter by letter."""
+    """The text of the column or attribute contains this literal; `ignore_case` as ILIKE does it, letter by letter.
+    `is_word`: with no character of a word (`word_pattern`) before or behind it."""
 
     column: str | Attribute
     literal: str
     ignore_case: bool = False
+    is_word: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,24 @@ def regex_values(pattern: str) -> tuple[str, ...]:
     if not scan.understood or scan.ignore_case or any(None in one for one in scan.alternatives):
         return ()
     return tuple(dict.fromkeys("".join(filter(None, one)) for one in scan.alternatives))
+
+
+# A word is what the text index calls a token (model/text_index.py), whatever its length: beyond ASCII all characters
+# belong to it.
+_WORD_SIGNS = r"0-9A-Za-z_\x{80}-\x{10FFFF}"
+_WORD = re.compile("[0-9A-Za-z_\x80-\U0010ffff]+")
+_BEFORE_WORD, _BEHIND_WORD = f"(?:^|[^{_WORD_SIGNS}])", f"(?:$|[^{_WORD_SIGNS}])"
+
+
+def word_pattern(word: str) -> str | None:
+    """Return the regular expression of texts with this whole word; None if it is not one word."""
+    return f"{_BEFORE_WORD}{word}{_BEHIND_WORD}" if _WORD.fullmatch(word) else None
+
+
+def word_of(pattern: str) -> str | None:
+    """Return the word that `word_pattern` made this pattern of, None if it did not."""
+    word = pattern.removeprefix(_BEFORE_WORD).removesuffix(_BEHIND_WORD)
+    return word if pattern == word_pattern(word) else None
 
 
 def _longest(runs: Iterable[str]) -> tuple[str, ...]:

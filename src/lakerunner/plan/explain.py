@@ -68,8 +68,9 @@ def _condition(condition: Condition) -> str:
             return f"{_name(column)} is {sql_quoted(value)}"
         case Equals(column, values):
             return f"{_name(column)} is one of {', '.join(map(sql_quoted, values))}"
-        case Contains(column, literal, ignore_case):
-            return f"{_name(column)} contains {sql_quoted(literal)}" + (" in any case" if ignore_case else "")
+        case Contains(column, literal, ignore_case, is_word):
+            text = f"{'word ' if is_word else ''}{sql_quoted(literal)}{' in any case' if ignore_case else ''}"
+            return f"{_name(column)} contains {text}"
         case Present(attributes):
             return " or ".join(map(_name, attributes)) + " is there"
         case Labelled(scope, name, None):

@@ -134,8 +134,10 @@ def _text_condition(condition: Leaf) -> _TextCondition | None:
     if isinstance(condition, Equals | Contains) and isinstance(condition.column, Attribute):
         only_a_string = isinstance(condition, Equals) and not any(map(_NOT_ONLY_A_STRING.fullmatch, texts))
         return _TextCondition(tuple(map(attribute_query, texts)), only_a_string)
-    ignore_case = isinstance(condition, Contains) and condition.ignore_case
-    return _TextCondition(tuple(text_query(t, ignore_case=ignore_case) for t in texts), decides=True)
+    kind = {}
+    if isinstance(condition, Contains):
+        kind = {"ignore_case": condition.ignore_case, "is_word": condition.is_word}
+    return _TextCondition(tuple(text_query(text, **kind) for text in texts), decides=True)
 
 
 BloomFindings = Mapping[Leaf, Collection[int]]  # the row groups that may hold an id
