@@ -13,7 +13,7 @@ from index.index_values import ACME, segment
 from lakerunner.index.commit import Commit
 from lakerunner.index.database import load_queries
 from lakerunner.index.index import Index
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, NotNull, Present
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import INCOMPLETE, Segment, digest64, field_fingerprints
 from lakerunner.model.signal import Attribute
@@ -27,13 +27,23 @@ SERVICES, NAMES, KEYS = ["cart", "pay", "shop"], ["GET", "POST"], ["k", "K", "ht
 _keys = st.frozensets(st.sampled_from(KEYS), max_size=2)
 _rows = st.lists(st.tuples(st.sampled_from(SERVICES), st.sampled_from(NAMES), _keys, _keys), min_size=1, max_size=3)
 _attributes = st.builds(Attribute, st.sampled_from(["attributes", "resource_attributes"]), st.sampled_from(KEYS))
-_conditions: st.SearchStrategy[Condition] = st.one_of(
+_leaves: st.SearchStrategy[Condition] = st.one_of(
     st.builds(Equals, st.just("service_name"), st.lists(st.sampled_from(SERVICES), min_size=1, max_size=2).map(tuple)),
     st.builds(Equals, st.just("name"), st.sampled_from(NAMES).map(lambda name: (name,))),
     st.builds(Present, st.lists(_attributes, min_size=1, max_size=2).map(tuple)),
     st.builds(Equals, _attributes, st.just(("any",))),
     st.builds(Contains, _attributes, st.just("any")),
     st.builds(Contains, st.just("status_message"), st.just("nothing that is fingerprinted")),
+    st.just(NotNull("parent_span_id")),
+)
+_conditions: st.SearchStrategy[Condition] = st.recursive(
+    _leaves,
+    lambda inner: st.builds(
+        lambda kind, some: kind(tuple(some)),
+        st.sampled_from([AnyOf, AllOf]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=6,
 )
 
 
@@ -59,7 +69,13 @@ def may_meet(row: Row, condition: Condition) -> bool:
             return row[1] in values
         case Present(attributes):
             return any(has(row, attribute) for attribute in attributes)
-    return isinstance(condition.column, str) or has(row, condition.column)
+        case AnyOf(conditions):
+            return any(may_meet(row, one) for one in conditions)
+        case AllOf(conditions):
+            return all(may_meet(row, one) for one in conditions)
+        case Equals(Attribute() as attribute) | Contains(Attribute() as attribute):
+            return has(row, attribute)
+    return True
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,6 +6,7 @@ The rows and the WHERE are DuckDB's; whether a row meets a condition is worked o
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from typing import Any
 from uuid import UUID
@@ -18,13 +19,17 @@ from hypothesis import strategies as st
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.condition import (
+    MOST_ALTERNATIVES,
     MOST_LITERALS,
+    AllOf,
+    AnyOf,
     Condition,
     Contains,
     Equals,
     Present,
     like_literals,
     regex_literals,
+    regex_values,
 )
 from lakerunner.model.signal import Attribute
 from lakerunner.model.text_index import fold
@@ -78,7 +83,13 @@ def meets(row: Row, condition: Condition) -> bool:
     match condition:
         case Equals(column, values):
             return value_of(row, column) in values
-        case Contains(column, literal, ignore_case):
+        case Contains(column, literal, ignore_case, is_word):
+            if is_word:  # with characters that belong to no word around it
+                found = f" {value_of(row, column)} "
+                return meets({**row, "message": found}, Contains("message", literal, ignore_case)) and any(
+                    literal.lower() == word.lower() or not literal.isascii()
+                    for word in re.findall("[0-9A-Za-z_\x80-\U0010ffff]+", found)
+                )
             text = value_of(row, column)
             if text is None or not ignore_case:
                 return text is not None and literal in text
@@ -87,6 +98,11 @@ def meets(row: Row, condition: Condition) -> bool:
             return all(fold(part.encode()) in fold(text.encode()) for part in parts)
         case Present(attributes):
             return any(value_of(row, attribute) is not None for attribute in attributes)
+        case AnyOf(conditions):
+            return any(meets(row, one) for one in conditions)
+        case AllOf(conditions):
+            return all(meets(row, one) for one in conditions)
+    raise AssertionError(f"SQL states no {condition}")
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +209,7 @@ def comparisons(qualifier: str) -> st.SearchStrategy[str]:
     literal = words.map(quoted)
     no = st.sampled_from(["", "", "NOT "])
     calls = st.sampled_from(["contains", "starts_with", "prefix", "ends_with", "suffix"])
+    one_word = st.sampled_from(["connection", "Refused", "ab", "abc", "aB1", "peer", "cart", "é", "refuse"]).map(quoted)
     regex_calls = st.sampled_from(["regexp_matches", "regexp_full_match"])
     flags = st.sampled_from(["", "", ", 'i'", ", 'c'", ", 's'", ", 'l'", ", 'cims'"])
     operators = st.sampled_from(["=", "=", "<>", "<", ">=", "IS NOT DISTINCT FROM", "IS DISTINCT FROM"])
@@ -203,6 +220,7 @@ def comparisons(qualifier: str) -> st.SearchStrategy[str]:
         st.builds(lambda c, no, p: f"{c} {no}LIKE {p}", column, no, likes()),
         st.builds(lambda c, no, p: f"{c} {no}ILIKE {p}", column, no, likes()),
         st.builds(lambda f, c, v: f"{f}({c}, {v})", calls, column, literal),
+        st.builds(lambda c, w: f"has_token({c}, {w})", st.sampled_from([of(one) for one in texts[:4]]), one_word),
         st.builds(lambda f, c, p, x: f"{f}({c}, {p}{x})", regex_calls, column, regexes(), flags),
         st.builds(lambda c, o, p: f"{c} {o} {p}", column, st.sampled_from(["~", "SIMILAR TO", "!~"]), regexes()),
         st.builds(
@@ -262,27 +280,60 @@ def test_answers_with_and_without_the_rows_that_fail_are_equal(sql: str, databas
 
 
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    ("pattern", "choices"),
     [
-        ("connection refused", ("connection refused",)),
-        ("connect(ion)? refused", (" refused", "connect")),
-        ("colou?r is", ("colo", "r is")),
-        ("abc+def", ("abc", "def")),
-        (r"10\.0\.0\.1", ("10.0.0.1",)),
-        (r"a\dbcd[xyz]efg", ("bcd", "efg")),
-        ("abc|def", ()),
-        ("(abc|def)ghi", ("ghi",)),
-        ("abc[[:alpha:]]def", ("abc", "def")),
-        (r"abc\Q.*\Edef", ()),
-        (r"abc\x41def", ()),
-        ("abc{2}def", ("def",)),
-        ("abc{,2}def", ()),
-        ("(unclosed abc", ()),
-        ("ab", ()),
+        ("connection refused", [("connection refused",)]),
+        ("connect(ion)? refused", [(" refused", "connect")]),
+        ("colou?r is", [("colo", "r is")]),
+        ("abc+def", [("abc", "def")]),
+        (r"10\.0\.0\.1", [("10.0.0.1",)]),
+        (r"a\dbcd[xyz]efg", [("bcd", "efg")]),
+        ("abc|def", [("abc",), ("def",)]),
+        ("abc.*x|def.ghi", [("abc",), ("def", "ghi")]),
+        ("(abc|def)ghi", [("abcghi",), ("defghi",)]),
+        ("x(?P<word>abc|def)+ghi", [("xabc", "ghi"), ("xdef", "ghi")]),
+        ("(?:ab(?:c|d)|efg)", [("abc",), ("abd",), ("efg",)]),
+        ("abc|", [()]),
+        ("abc|.*", [()]),
+        ("(abc|def)?", [()]),
+        ("(abc|d)", [()]),
+        ("|".join(f"word{n}" for n in range(65)), [()]),
+        ("(abc|def)" * 7, [("abc" * 6,)]),
+        ("abc[[:alpha:]]def", [("abc", "def")]),
+        (r"abc\Q.*\Edef", [()]),
+        (r"abc\x41def", [()]),
+        ("abc{2}def", [("def",)]),
+        ("abc{,2}def", [()]),
+        ("(unclosed abc", [()]),
+        ("abc)def", [()]),
+        ("ab", [()]),
+        ("(" * 5000 + "abc" + ")" * 5000, [()]),
     ],
 )
-def test_literals_of_a_regular_expression(pattern: str, expected: tuple[str, ...]) -> None:
-    assert regex_literals(pattern).texts == expected
+def test_literals_of_a_regular_expression(pattern: str, choices: list[tuple[str, ...]]) -> None:
+    found = regex_literals(pattern).choices
+    if pattern.startswith("(abc|def)("):
+        assert len(found) == MOST_ALTERNATIVES
+        choices = list(found[:1])
+        assert found[0] == ("abc" * 6,)
+    assert list(found if len(found) < MOST_ALTERNATIVES else found[:1]) == choices
+
+
+@pytest.mark.parametrize(
+    ("pattern", "values"),
+    [
+        ("cart", ("cart",)),
+        ("cart|pay|cart", ("cart", "pay")),
+        ("(?:cart|pay)", ("cart", "pay")),
+        (r"pay-(eu|us)\.1", ("pay-eu.1", "pay-us.1")),
+        ("pay.*", ()),
+        ("(?i)pay", ()),
+        ("pay|", ("pay", "")),
+        ("pa[y]", ()),
+    ],
+)
+def test_texts_that_a_regular_expression_can_match(pattern: str, values: tuple[str, ...]) -> None:
+    assert regex_values(pattern) == values
 
 
 def test_only_the_longest_literals_are_kept() -> None:

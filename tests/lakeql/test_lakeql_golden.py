@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Present
 from lakerunner.model.errors import UserError
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, time_text
@@ -55,10 +55,17 @@ def described_condition(condition: Condition) -> str:
     match condition:
         case Equals(column, values):
             return f"{named(column)} is {' or '.join(map(repr, values))}"
-        case Contains(column, literal, ignore_case):
-            return f"{named(column)} holds {literal!r}{' in any case' if ignore_case else ''}"
+        case Contains(column, literal, ignore_case, is_word):
+            return (
+                f"{named(column)} holds {'word ' if is_word else ''}{literal!r}{' in any case' if ignore_case else ''}"
+            )
         case Present(attributes):
             return f"{' or '.join(map(named, attributes))} is there"
+        case AnyOf(conditions):
+            return " or ".join(f"({described_condition(one)})" for one in conditions)
+        case AllOf(conditions):
+            return " and ".join(f"({described_condition(one)})" for one in conditions)
+    raise AssertionError(f"SQL states no {condition}")
 
 
 def named(column: str | Attribute) -> str:

@@ -19,7 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Contains,
+    Equals,
+    Labelled,
+    Leaf,
+    NotNull,
+    Present,
+    leaves,
+    word_pattern,
+)
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.lru import LruCache
 from lakerunner.model.signal import TRACES, Attribute
@@ -35,7 +47,7 @@ from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.segment_cache.files import CachedFile, Files, StoredObject
 from lakerunner.query.segment_cache.footers import Footer, read_footer
 from lakerunner.query.segment_cache.lease import LeasedFile
-from query.real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
+from query.real_lake import SERVICES, WORDS, Asking, CountingStore, RealLake, some_records
 from query.sample_lake import OWN, START
 
 LOGS = Scan("s", "logs", ALL_TIME, ("message",))
@@ -125,6 +137,12 @@ def test_no_byte_is_fetched_twice_by_queries_that_want_it_at_once(lake: RealLake
 
 
 class TestText:
+    def test_a_word_is_not_found_in_longer_ones(self, lake: RealLake, asking: Asking) -> None:
+        """`imeout` is in every row group, but never as a word."""
+        scan = replace(LOGS, conditions=(Contains("message", "imeout", is_word=True),))
+        found, account = asking.ask(scan, "SELECT message FROM s", lake.segments)
+        assert (found.num_rows, account.pruned, account.read) == (0, {"text index": 3}, 0)
+
     def test_a_needle_reads_the_row_group_that_has_it(self, lake: RealLake, asking: Asking) -> None:
         needle = message_of(lake, 4321)[-40:]
         scan = replace(LOGS, conditions=(Contains("message", needle),))
@@ -206,6 +224,10 @@ class TestStatistics:
             Equals("trace_id", ("00" * 17, "")),
             Equals(Attribute("resource_attributes", "absent"), ("x",)),
             Present((Attribute("scope_attributes", "absent"),)),
+            NotNull("body"),
+            Labelled("attributes", "user_id"),  # behind the keys of the map
+            Labelled("resource_attributes", "service_name", ("zzz",)),
+            AnyOf((Equals("service_name", ("zzz",)), AllOf((Equals("severity", ("WARN",)), NotNull("body"))))),
         ],
     )
     def test_what_cannot_be_there_prunes_the_segment(
@@ -225,6 +247,8 @@ class TestStatistics:
             Equals(Attribute("attributes", "code"), ("!",)),  # a column of integers, and strings in the map
             Equals(Attribute("attributes", "nothing"), ("!",)),  # between the keys of the map
             Contains("service_name", "zzz"),
+            Labelled("attributes", "nothing", ("!",)),
+            AnyOf((Equals("service_name", ("zzz",)), Contains("severity", "zzz"))),
         ],
     )
     def test_what_is_not_certain_prunes_nothing(self, condition: Condition, lake: RealLake, asking: Asking) -> None:
@@ -333,8 +357,18 @@ def questions(draw: st.DrawFn) -> tuple[Scan, str, bool]:
     more = draw(st.sampled_from(CONDITIONS))
     columns = draw(st.lists(st.sampled_from(PLAIN_COLUMNS), unique=True, max_size=4))
     attributes = draw(st.lists(st.sampled_from([CODE, ID, RARE]), unique=True, max_size=2))
-    conditions, wheres = ((condition, more[0]), [sql, more[1]]) if draw(st.booleans()) else ((condition,), [sql])
-    used = {c for one in conditions for c in (one.attributes if isinstance(one, Present) else (one.column,))}
+    third = draw(st.sampled_from(CONDITIONS))
+    conditions, wheres = draw(
+        st.sampled_from(
+            [
+                ((condition,), [sql]),
+                ((condition, more[0]), [sql, more[1]]),
+                ((AnyOf((condition, more[0])),), [f"({sql} OR {more[1]})"]),
+                ((AnyOf((condition, AllOf((more[0], third[0])))),), [f"({sql} OR ({more[1]} AND {third[1]}))"]),
+            ]
+        )
+    )
+    used = {c for one in leaves(conditions) for c in columns_of(one)}
     columns += [c for c in used if isinstance(c, str) and c not in columns and c != "trace_id"]
     attributes += [c for c in used if isinstance(c, Attribute) and c not in attributes]
     ids = ("trace_id",) if "trace_id" in used else ()
@@ -348,6 +382,12 @@ def questions(draw: st.DrawFn) -> tuple[Scan, str, bool]:
     return scan, f"SELECT * FROM s WHERE {' AND '.join(wheres)}", draw(st.booleans())
 
 
+def columns_of(condition: Leaf) -> tuple[str | Attribute, ...]:
+    if isinstance(condition, Equals | Contains):
+        return (condition.column,)
+    return condition.attributes if isinstance(condition, Present) else ()
+
+
 def attribute(name: Attribute) -> str:
     return '"' + attribute_column("s", name).replace('"', '""') + '"'
 
@@ -358,6 +398,8 @@ def conditions_of(lake: RealLake) -> list[tuple[Condition, str]]:
     literals = [message[-30:], message[3:12], "café", "TIMEOUT user", "cart-17 ", "absent from all of them"]
     made: list[tuple[Condition, str]] = [(Contains("message", t), f"contains(message, '{t}')") for t in literals]
     made += [(Contains("message", t, True), f"message ILIKE '%{t}%'") for t in literals]
+    made += [(Contains("message", w, is_word=True), f"regexp_matches(message, '{word_pattern(w)}')") for w in WORDS[:3]]
+    made += [(Contains("message", "x1", is_word=True), f"regexp_matches(message, '{word_pattern('x1')}')")]
     made += [(Equals("message", (message, "x" * 9)), f"message IN ('{message}', '{'x' * 9}')")]
     made += [(Equals("service_name", (s,)), f"service_name = '{s}'") for s in ("cart", "pay", "zebra")]
     made += [(Equals("severity", ("WARN",)), "severity = 'WARN'")]
@@ -366,7 +408,7 @@ def conditions_of(lake: RealLake) -> list[tuple[Condition, str]]:
     made += [(Equals(ID, (t,)), f"{attribute(ID)} = '{t}'") for t in (own, "id-" + "0" * 24 + "-z", own[3:27])]
     made += [(Contains(ID, own[5:25]), f"contains({attribute(ID)}, '{own[5:25]}')")]
     made += [(Equals(CODE, (t,)), f"{attribute(CODE)} = '{t}'") for t in ("teapot", "404", "1")]
-    made += [(Present((RARE,)), f"{attribute(RARE)} IS NOT NULL")]
+    made += [(Present((RARE,)), f"{attribute(RARE)} IS NOT NULL"), (NotNull("body"), "false")]
     return made
 
 

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.condition import Condition, Contains, Equals
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Present
 from lakerunner.model.labels.matcher import Matcher, SelectorTest
 from lakerunner.model.labels.row_view import MAP_COLUMNS, ROW_VIEWS, RowLabels, RowView
 from lakerunner.model.signal import Attribute
@@ -185,7 +185,13 @@ def meets(batch: pa.RecordBatch, row: int, condition: Condition) -> bool:
         case Contains(column, literal, ignore_case):
             text = value_in(batch, row, column) or ""
             return literal.lower() in text.lower() if ignore_case else literal in text
-    return any(value_in(batch, row, attribute) is not None for attribute in condition.attributes)
+        case AnyOf(conditions):
+            return any(meets(batch, row, one) for one in conditions)
+        case AllOf(conditions):
+            return all(meets(batch, row, one) for one in conditions)
+        case Present(attributes):
+            return any(value_in(batch, row, attribute) is not None for attribute in attributes)
+    raise AssertionError(f"a view states no {condition}")
 
 
 @pytest.mark.parametrize("view", ROW_VIEWS.values(), ids=list(ROW_VIEWS))

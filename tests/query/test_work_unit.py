@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.condition import Contains, Equals, Present
+from lakerunner.model.condition import AllOf, AnyOf, Contains, Equals, Labelled, NotNull, Present
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
@@ -37,6 +37,7 @@ def unit() -> Unit:
         Equals("service_name", ("a", "é")),
         Contains(Attribute("attributes", "k"), "x", ignore_case=True),
         Present((Attribute("resource_attributes", "k"),)),
+        AnyOf((NotNull("body"), AllOf((Labelled("attributes", "k"), Labelled("attributes", "k", ("a", "b")))))),
     )
     return Unit(
         OWN, Leaf(replace(scan, conditions=conditions), SqlRows("SELECT 1", steady=False)), (*segments, shredded)

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.functions import FUNCTIONS, TABLE_FUNCTIONS
-from lakerunner.lakeql.shorthands import SEARCH
+from lakerunner.lakeql.shorthands import HAS_TOKEN, SEARCH
 from lakerunner.lakeql.source import QueryText
 from lakerunner.lakeql.suggest import suggest_function
 
@@ -71,7 +71,7 @@ _NODE_NAMES: dict[type[exp.Expr], str] = {
     exp.RawString: "$$...$$",
     exp.LimitOptions: "FETCH, or a LIMIT with %,",
 }
-_FUNCTIONS = FUNCTIONS | {SEARCH}
+_FUNCTIONS = FUNCTIONS | {SEARCH, HAS_TOKEN}
 _NODES = frozenset({*_CLAUSES, *_OTHER_NODES})
 
 _TYPES = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -27,9 +27,11 @@ from lakerunner.model.condition import (
     Contains,
     Equals,
     Present,
+    any_of,
     like_exactly,
     like_literals,
     regex_literals,
+    word_of,
 )
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS
@@ -219,11 +221,14 @@ def _matching(subject: _Subject | None, others: list[exp.Expr]) -> list[Conditio
     """Return what a match of this regular expression contains; the second literal, if there is one, holds its flags."""
     if not 1 <= len(others) <= 2 or not all(other.is_string for other in others):
         return []
+    if subject and len(others) == 1 and (word := word_of(others[0].name)):
+        return [replace(one, is_word=True) for one in _contained(subject, [word])]
     found = regex_literals(*(other.name for other in others))
-    return _contained(subject, found.texts, ignore_case=found.ignore_case)
+    branches = [_contained(subject, texts, ignore_case=found.ignore_case) for texts in found.choices]
+    return list(any_of(branches))
 
 
-def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Condition]:
+def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Contains]:
     if subject is None or len(subject.columns) > 1 or subject.is_id:
         return []
     long = [text for text in texts if len(text.encode()) >= LEAST_BYTES]
@@ -231,16 +236,22 @@ def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: b
 
 
 def _facts_of_or(branches: list[list[Fact]]) -> Iterator[Fact]:
-    """Yield what holds if any of the branches holds: the values of all of them for one column, and facts that all of
-    them have."""
+    """Yield what holds if any of the branches holds: the values of all of them for one column, facts that all of them
+    have, and of each scan that some branch holds."""
     first, *rest = branches
+    found: list[Fact] = []
     for draft, condition in first:
         if isinstance(condition, Equals):
             listed = [_values(branch, draft, condition.column) for branch in branches]
             if all(listed):
-                yield draft, Equals(condition.column, tuple(dict.fromkeys(v for values in listed for v in values)))
+                found.append((draft, Equals(condition.column, tuple(dict.fromkeys(v for vs in listed for v in vs)))))
     others = [[*branch, *_presence(branch)] for branch in rest]
-    yield from (fact for fact in [*first, *_presence(first)] if all(fact in branch for branch in others))
+    found += (fact for fact in [*first, *_presence(first)] if all(fact in branch for branch in others))
+    yield from found
+    if not found or any(len(branch) > 1 for branch in branches):
+        for draft in {id(draft): draft for draft, _ in first}.values():
+            branches_of = [[condition for of, condition in branch if of is draft] for branch in branches]
+            yield from ((draft, condition) for condition in any_of(branches_of))
 
 
 def _values(branch: list[Fact], draft: Draft, column: str | Attribute) -> tuple[str, ...]:
@@ -255,7 +266,7 @@ def _presence(branch: list[Fact]) -> list[Fact]:
     return [
         (draft, Present((condition.column,)))
         for draft, condition in branch
-        if not isinstance(condition, Present) and isinstance(condition.column, Attribute)
+        if isinstance(condition, Equals | Contains) and isinstance(condition.column, Attribute)
     ]
 
 

@@ -25,7 +25,14 @@ from lakerunner.lakeql.scope import (
     same_case,
     value_column,
 )
-from lakerunner.lakeql.shorthands import SEARCH, attribute_hint, expand_attribute, expand_search
+from lakerunner.lakeql.shorthands import (
+    HAS_TOKEN,
+    SEARCH,
+    attribute_hint,
+    expand_attribute,
+    expand_has_token,
+    expand_search,
+)
 from lakerunner.lakeql.source import QueryText
 from lakerunner.lakeql.suggest import unknown_column_message
 from lakerunner.lakeql.tables import TABLES, ColumnKind, TableColumn
@@ -278,6 +285,9 @@ class _Resolver:
                 return
             case exp.Anonymous() if node.name.lower() == SEARCH:
                 self._replace_with(node, expand_search(node, scope, self._source), scope)
+                return
+            case exp.Anonymous() if node.name.lower() == HAS_TOKEN:
+                self._replace_with(node, expand_has_token(node, self._source), scope)
                 return
             case exp.Lambda():
                 variables |= {name.name.lower() for name in node.expressions}

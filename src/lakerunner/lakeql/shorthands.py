@@ -1,4 +1,5 @@
-"""LakeQL's own shorthands, expanded into SQL: `search('connection refused')` and `"http.status_code"`.
+"""LakeQL's own shorthands, expanded into SQL: `search('connection refused')`, `has_token(message, 'refused')` and
+`"http.status_code"`.
 
 `search` finds messages of logs, in SQL that the text index serves. Its text is words, separated by blanks, and
 "phrases"; a message matches if it contains them all, in any order, ignoring case. Every other character stands for
@@ -19,6 +20,7 @@ from lakerunner.lakeql.scope import NameScope, Relation
 from lakerunner.lakeql.source import QueryText
 from lakerunner.lakeql.suggest import closest_name
 from lakerunner.lakeql.tables import LOGS_TABLE, ColumnKind
+from lakerunner.model.condition import word_pattern
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE
 
 # ---- search
@@ -82,6 +84,33 @@ def _contains_term(relation: Relation, term: str) -> exp.Expr:
     message = exp.column("message", table=relation.alias or None)
     lower = [exp.Anonymous(this="lower", expressions=[side]) for side in (message, exp.Literal.string(term))]
     return exp.Anonymous(this="contains", expressions=lower)
+
+
+# ---- whole words
+
+HAS_TOKEN = "has_token"  # noqa: S105 - a name of LakeQL
+_FOLDS = frozenset({"lower", "upper"})
+
+
+def expand_has_token(call: exp.Anonymous, source: QueryText) -> exp.Expr:
+    """Return the condition that the call stands for: the text has this whole word, as the text index cuts words. The
+    plain test comes first because most texts fail it, in less time."""
+    if len(call.expressions) != 2:
+        raise source.error("has_token takes a text and a word: has_token(message, 'refused')", call)
+    text, word = call.expressions
+    inner = text.expressions[0] if isinstance(text, exp.Anonymous) and text.name.lower() in _FOLDS else text
+    if not isinstance(inner.this if isinstance(inner, exp.Bracket) else inner, exp.Column):
+        # It stands twice in the condition: calls inside each other would double each time.
+        raise source.error("has_token: the text must be a column or an attribute, or lower or upper of one", call)
+    if not word.is_string:
+        raise source.error("has_token: the word must be a text literal or a parameter", call)
+    pattern = word_pattern(word.name)
+    if pattern is None:
+        needed = "a word is letters, digits and _. Write has_token for each word, or contains for a phrase"
+        raise source.error(f"has_token: {word.name!r} is not one word: {needed}", call)
+    tests = (("contains", word), ("regexp_matches", exp.Literal.string(pattern)))
+    conditions = [exp.Anonymous(this=name, expressions=[text.copy(), other]) for name, other in tests]
+    return exp.paren(exp.and_(*conditions, copy=False), copy=False)
 
 
 # ---- attributes by their quoted name

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from lakerunner.logql.line_conditions import scan_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_lines import KINDS, LogLines
 from lakerunner.logql.log_rows import RELATION, lines_scan
@@ -65,7 +66,9 @@ def compile_logql(question: LogqlQuestion, now_ns: int) -> Plan:
 
 def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Plan:
     backward = question.direction == "backward"
-    leaf = Leaf(lines_scan(question.start_ns, question.end_ns), LogLines.of(pipeline, question.rules, now_ns))
+    conditions = scan_conditions(pipeline.matchers, pipeline.stages, question.rules)
+    scan = lines_scan(question.start_ns, question.end_ns, conditions)
+    leaf = Leaf(scan, LogLines.of(pipeline, question.rules, now_ns))
     order = "DESC" if backward else "ASC"
     columns = ", ".join(("timestamp", "line", *KINDS))
     # A row that was delivered twice counts once; it has the same time both times, so that it is in one round.

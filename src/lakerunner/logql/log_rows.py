@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from lakerunner.model.condition import Condition
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
@@ -105,10 +106,10 @@ class LogRow(NamedTuple):
     metadata: Mapping[str, str]
 
 
-def lines_scan(start_ns: int, end_ns: int) -> Scan:
-    """Return the scan of the lines of [start_ns, end_ns), with all columns."""
+def lines_scan(start_ns: int, end_ns: int, conditions: tuple[Condition, ...] = ()) -> Scan:
+    """Return the scan of the lines of [start_ns, end_ns), with all columns; all lines meet the conditions."""
     start, end = max(start_ns, MIN_NS), min(end_ns, MAX_NS)
-    return Scan(RELATION, "logs", TimeRange(start, max(start, end)), COLUMNS, internal=INTERNAL)
+    return Scan(RELATION, "logs", TimeRange(start, max(start, end)), COLUMNS, conditions=conditions, internal=INTERNAL)
 
 
 def source_sql(scan: Scan, where: Sequence[str] = ()) -> str:

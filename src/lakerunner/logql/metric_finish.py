@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from lakerunner.logql.columns.partial_sums import Buckets
+from lakerunner.logql.line_conditions import scan_conditions
 from lakerunner.logql.log_limits import LogLimits
 from lakerunner.logql.log_samples import LogSamples
 from lakerunner.logql.metric_expression import MetricExpression, RangeLeaf, metric_expression
@@ -64,7 +65,8 @@ class MetricQuery:
         start = self.steps.start - lines.offset - lines.range
         end = self.steps.last - lines.offset
         operator = self.operator(one)
-        return Leaf(operator.scan(start + 1, end + 1), operator)
+        conditions = scan_conditions(lines.pipeline.matchers, lines.pipeline.stages, self.rules)
+        return Leaf(replace(operator.scan(start + 1, end + 1), conditions=conditions), operator)
 
     def operator(self, one: RangeLeaf) -> LogSamples:
         lines = one.aggregation.lines

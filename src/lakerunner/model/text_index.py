@@ -79,15 +79,16 @@ class TextQuery:
         return cls(tuple(made))
 
 
-def text_query(literal: str, *, ignore_case: bool = False) -> TextQuery:
+def text_query(literal: str, *, ignore_case: bool = False, is_word: bool = False) -> TextQuery:
     """Return the query for messages that contain this literal. Ignoring case maps one letter to one letter, as SQL's
-    ILIKE and regular expressions do."""
+    ILIKE and regular expressions do. `is_word`: no byte of a token is before or behind it."""
     # The other case of a character beyond ASCII is unknown here: nothing next to it is looked up.
     parts = _BEYOND_ASCII.split(literal) if ignore_case else [literal]
     folded = [fold(part.encode()) for part in parts]
+    whole = is_word and len(folded) == 1
     return TextQuery.build(
         [
-            (TOKENS, {token for part in folded for token in _bounded_tokens(part)}),
+            (TOKENS, {token for part in folded for token in _bounded_tokens(part, whole=whole)}),
             (GRAMS, {gram for part in folded for gram in grams(part)}),
             (TRIGRAMS, {trigram for part in folded for trigram in _trigrams(part)}),
         ]
@@ -135,10 +136,12 @@ def _multiplied(one: int, other: int) -> int:
     return (product ^ product >> 64) & _MASK
 
 
-def _bounded_tokens(folded: bytes) -> Iterator[bytes]:
-    """Yield the tokens that end inside the literal: one at its edge may be part of a longer token in the message."""
+def _bounded_tokens(folded: bytes, *, whole: bool) -> Iterator[bytes]:
+    """Yield the tokens that end inside the literal: one at its edge may be part of a longer token in the message,
+    unless the literal is a `whole` word."""
     for match in _TOKEN.finditer(folded):
-        if match.start() > 0 and match.end() < len(folded) and TOKEN_LEAST <= len(match.group()) < RUN_LEAST:
+        ends_inside = whole or (match.start() > 0 and match.end() < len(folded))
+        if ends_inside and TOKEN_LEAST <= len(match.group()) < RUN_LEAST:
             yield match.group()
 
 

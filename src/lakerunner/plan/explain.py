@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present
 from lakerunner.model.display import sql_quoted
 from lakerunner.model.signal import Attribute
 from lakerunner.model.tier import RAW, tier_text
@@ -68,10 +68,25 @@ def _condition(condition: Condition) -> str:
             return f"{_name(column)} is {sql_quoted(value)}"
         case Equals(column, values):
             return f"{_name(column)} is one of {', '.join(map(sql_quoted, values))}"
-        case Contains(column, literal, ignore_case):
-            return f"{_name(column)} contains {sql_quoted(literal)}" + (" in any case" if ignore_case else "")
+        case Contains(column, literal, ignore_case, is_word):
+            text = f"{'word ' if is_word else ''}{sql_quoted(literal)}{' in any case' if ignore_case else ''}"
+            return f"{_name(column)} contains {text}"
         case Present(attributes):
             return " or ".join(map(_name, attributes)) + " is there"
+        case Labelled(scope, name, None):
+            return f"{scope} has label {name}"
+        case Labelled(scope, name, values):
+            return f"{scope} has label {name} of {', '.join(map(sql_quoted, values or ()))}"
+        case NotNull(column):
+            return f"{column} is not null"
+        case AnyOf(conditions):
+            return " or ".join(map(_part, conditions))
+        case AllOf(conditions):
+            return " and ".join(map(_part, conditions))
+
+
+def _part(condition: Condition) -> str:
+    return f"({_condition(condition)})" if isinstance(condition, AnyOf | AllOf) else _condition(condition)
 
 
 def _name(column: str | Attribute) -> str:

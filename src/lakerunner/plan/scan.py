@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lakerunner.model.condition import Condition, Equals, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Present
 from lakerunner.model.segment import INCOMPLETE, VALUES, digest64
 from lakerunner.model.signal import SCOPES, Attribute, signal_named
 from lakerunner.model.time import TimeRange
@@ -148,8 +148,15 @@ def _group(signal: str, condition: Condition) -> tuple[bool, Group]:
             return False, _presence(attributes)
         case Equals(str() as column, values):
             return True, frozenset(digest64(column, value) for value in values if column in VALUES[signal])
-        case _ if isinstance(condition.column, Attribute):
-            return False, _presence([condition.column])
+        case Equals(Attribute() as attribute) | Contains(Attribute() as attribute):
+            return False, _presence([attribute])
+        case AnyOf(conditions):
+            groups = [_group(signal, one) for one in conditions]
+            if all(group for _, group in groups):
+                return all(is_value for is_value, _ in groups), frozenset[int]().union(*(group for _, group in groups))
+        case AllOf(conditions):
+            known = [found for one in conditions if (found := _group(signal, one))[1]]
+            return min(known, key=lambda found: (not found[0], len(found[1])), default=(False, frozenset()))
     return False, frozenset()
 
 

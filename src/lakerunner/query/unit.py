@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import Attribute
@@ -25,9 +25,11 @@ from lakerunner.query.operator_table import OPERATORS
 
 # An expression has at most 100 inside each other, two or three levels of JSON each; units are read recursively.
 MAX_LEVELS = 400
-_VERSION = 5
+_VERSION = 6
 _SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
-_CONDITIONS: dict[str, type[Condition]] = {kind.__name__: kind for kind in (Equals, Contains, Present)}
+_CONDITIONS: dict[str, type[Condition]] = {
+    kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull, AnyOf, AllOf)
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _scan_fields(scan: Scan) -> dict[str, Any]:
         "columns": scan.columns,
         "attributes": [[attribute.scope, attribute.key] for attribute in scan.attributes],
         "ids": scan.ids,
-        "conditions": [{"kind": type(one).__name__, **asdict(one)} for one in scan.conditions],
+        "conditions": [_condition_fields(one) for one in scan.conditions],
         "typed": [[[[one.scope, one.key] for one in typed.attributes], typed.type] for typed in scan.typed],
         "internal": scan.internal,
         "labels": scan.labels,
@@ -135,7 +137,16 @@ def _attributes(given: list[list[str]]) -> tuple[Attribute, ...]:
     return tuple(Attribute(scope, key) for scope, key in given)
 
 
+def _condition_fields(condition: Condition) -> dict[str, Any]:
+    kind = {"kind": type(condition).__name__}
+    if isinstance(condition, AnyOf | AllOf):
+        return kind | {"conditions": [_condition_fields(one) for one in condition.conditions]}
+    return kind | asdict(condition)
+
+
 def _condition(sent: dict[str, Any]) -> Condition:
+    if "conditions" in sent:
+        return _CONDITIONS[sent["kind"]](tuple(map(_condition, sent["conditions"])))
     made = {name: _plain(value) for name, value in sent.items() if name != "kind"}
     return _CONDITIONS[sent["kind"]](**made)
 

@@ -83,13 +83,19 @@ def _accepts_all(matcher: Matcher) -> bool:
 
 def _text_test(matcher: Matcher) -> LabelsTest:
     name, negated = matcher.name, matcher.is_negated
-    matches = _value_test(matcher)
+    matches = _value_match(matcher)
     if name == ERROR:
         return lambda labels: matches(labels.error) != negated
     return lambda labels: matches(labels.get(name) or "") != negated
 
 
-def _value_test(matcher: Matcher) -> Callable[[str], bool]:
+def value_test(matcher: Matcher) -> Callable[[str], bool]:
+    """Return the function that tests a value as text."""
+    matches, negated = _value_match(matcher), matcher.is_negated
+    return lambda value: matches(value) != negated
+
+
+def _value_match(matcher: Matcher) -> Callable[[str], bool]:
     wanted = matcher.value
     if not matcher.is_regex:
         return lambda value: value == wanted

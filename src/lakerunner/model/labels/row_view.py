@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.model.condition import Condition, Contains, Equals, Literals, Present, regex_literals
+from lakerunner.model.condition import Condition, Equals, Present, regex_literals
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matcher, Matchers, matches_empty
@@ -258,8 +258,7 @@ def _compared(column: str | Attribute, matcher: Matcher) -> Sequence[Condition]:
     """Return what the text of the column is or contains where it meets the matcher, as far as the matcher tells."""
     if matcher.op == "=":
         return [Equals(column, (matcher.value,))]
-    found = regex_literals(matcher.value) if matcher.op == "=~" else Literals()
-    return [Contains(column, text, found.ignore_case) for text in found.texts]
+    return regex_literals(matcher.value).within(column) if matcher.op == "=~" else []
 
 
 def _within(time: TimeRange) -> str:

@@ -25,3 +25,19 @@ def label_name(key: str) -> str:
         return _RESERVED + _NOT_KEPT.sub("_", key[2:-2]) + _RESERVED
     name = _NOT_KEPT.sub("_", key)
     return f"key_{name}" if name[:1].isdigit() else name
+
+
+def gives_label(key: str, name: str) -> bool:
+    """Return whether an attribute of this key, if it is not a map, is a label of this name: by OTLP's rules or as a
+    Loki stream sent it."""
+    return name in (key, label_name(key))
+
+
+def may_hold_label(key: str, name: str) -> bool:
+    """Return whether a map with this key may have a member that is a label of this name."""
+    return _NOT_KEPT.sub("_", name).strip("_").startswith(_NOT_KEPT.sub("_", label_name(key)).strip("_"))
+
+
+def first_word(name: str) -> str:
+    """Return with what a key begins that gives a label of this name, itself or by a member; "" if that is unknown."""
+    return "" if name.startswith("key_") else _NOT_KEPT.split(name, 1)[0]

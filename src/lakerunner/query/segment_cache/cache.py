@@ -25,6 +25,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from lakerunner.model.condition import Leaf
 from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, UserError
 from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
@@ -247,7 +248,7 @@ class _LeaseBuilder:
             _OpenedSegment(segment, file, footer, pruned_groups(self._scan, segment, footer, texts.get(segment.id)))
             for segment, file, footer in self._footers_of(alive)
         ]
-        self._ask_blooms(looks)
+        self._ask_blooms(looks, texts)
         needed = []
         for look in looks:
             wanted = choose_groups(look.footer.groups, look.reasons)
@@ -291,7 +292,7 @@ class _LeaseBuilder:
                 if file := files.get(segment.id):
                     if not file.whole:
                         self._files.want([(file, [(0, file.object.bytes)])])
-                    found[segment.id] = self._text_questions.findings(self._index(file))
+                    found[segment.id] = self._text_questions.findings(self._index(file), segment)
         return found
 
     def _index(self, file: CachedFile) -> TextIndex:
@@ -336,9 +337,10 @@ class _LeaseBuilder:
 
     # Bloom filters
 
-    def _ask_blooms(self, looks: list[_OpenedSegment]) -> None:
+    def _ask_blooms(self, looks: list[_OpenedSegment], texts: Mapping[UUID, TextFindings]) -> None:
         """Prune the remaining row groups by bloom filters, where the scan asks for an id."""
-        for column, ids in ids_of(self._scan).items():
+        findings: dict[UUID, dict[Leaf, set[int]]] = {look.segment.id: {} for look in looks}
+        for condition, (column, ids) in ids_of(self._scan).items():
             hashes = [bloom_hash(one) for one in ids]
             asked = []
             for look in looks:
@@ -351,8 +353,13 @@ class _LeaseBuilder:
             for look, file, blooms in asked:
                 with file.path.open("rb", buffering=0) as opened:
                     read = partial(_read_at, opened.fileno())
-                    held = {group for group, place in blooms.items() if may_hold(read, place, hashes)}
-                look.reasons.update(dict.fromkeys(blooms.keys() - held, BLOOM_FILTER))
+                    lacking = {group for group, place in blooms.items() if not may_hold(read, place, hashes)}
+                findings[look.segment.id][condition] = set(range(look.footer.groups)) - lacking
+        for look in looks:
+            if found := findings[look.segment.id]:
+                look.reasons.update(
+                    pruned_groups(self._scan, look.segment, look.footer, texts.get(look.segment.id), found)
+                )
 
     def _bloom_file(self, look: _OpenedSegment) -> CachedFile:
         """Return the file to read bloom filters from. A file with holes may hold neutral filters in their place, which

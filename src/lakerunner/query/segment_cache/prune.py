@@ -23,9 +23,21 @@ from dataclasses import dataclass
 from xxhash import xxh64_intdigest
 
 from lakerunner.lakeql.tables import ColumnKind, table_of_signal
-from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.condition import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Contains,
+    Equals,
+    Labelled,
+    Leaf,
+    NotNull,
+    Present,
+    leaves,
+)
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, SCOPES, Attribute
+from lakerunner.model.streams.label_names import first_word, gives_label, may_hold_label
 from lakerunner.model.text_index import TextIndex, TextQuery, attribute_query, fold, grams, text_query
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Scan
@@ -56,13 +68,12 @@ NEUTRAL = _NUM_BYTES + b"\x40" + _KINDS + b"\xff" * _BLOCK
 
 @dataclass(frozen=True)
 class TextFindings:
-    """What a text index says: the number of row groups, and those that may hold rows that meet all conditions
-    (`alive`). `strings` are the row groups that may hold an attribute's text as a string; values of other types may
-    still match elsewhere."""
+    """What a text index says: the number of row groups, those that may hold rows that meet all conditions as far as the
+    index alone tells (`alive`), and for each condition on a text the row groups that may hold it as a string."""
 
     groups: int
     alive: frozenset[int]
-    strings: tuple[tuple[Attribute, frozenset[int]], ...] = ()
+    found: Mapping[Leaf, frozenset[int]]
 
 
 @dataclass(frozen=True)
@@ -75,9 +86,9 @@ class RowGroupChoice:
 
 @dataclass(frozen=True)
 class _TextCondition:
-    """One of these texts must be present. `decides`: a row group without any of them holds no matching row."""
+    """One of these texts must be present. `decides`: a row group without any of them holds no matching row; otherwise
+    this is so where the text is only that of a string."""
 
-    column: str | Attribute
     texts: tuple[TextQuery, ...]
     decides: bool
 
@@ -86,47 +97,70 @@ class TextQuestions:
     """The questions of a scan to text indexes, built once for all of its segments."""
 
     def __init__(self, scan: Scan) -> None:
-        conditions = scan.conditions if scan.signal == "logs" else ()
-        self._conditions = [made for condition in conditions if (made := _text_condition(condition))]
+        self._conditions = scan.conditions if scan.signal == "logs" else ()
+        self._texts = {leaf: made for leaf in leaves(self._conditions) if (made := _text_condition(leaf))}
 
     def __bool__(self) -> bool:
         """Return whether a text index can say anything about the scan's conditions."""
-        return bool(self._conditions)
+        return bool(self._texts)
 
-    def findings(self, index: TextIndex) -> TextFindings:
-        alive = frozenset(range(index.groups))
-        strings = []
-        for one in self._conditions:
-            found = frozenset(group for text in one.texts for group in index.holding(text))
-            if one.decides:
-                alive &= found
-            elif isinstance(one.column, Attribute):
-                strings.append((one.column, found))
-        return TextFindings(index.groups, alive, tuple(strings))
+    def findings(self, index: TextIndex, segment: Segment) -> TextFindings:
+        all_groups = frozenset(range(index.groups))
+        found = {
+            leaf: frozenset(group for text in one.texts for group in index.holding(text))
+            for leaf, one in self._texts.items()
+        }
+
+        def possible(condition: Condition) -> frozenset[int]:
+            match condition:
+                case AnyOf(conditions):
+                    return frozenset[int]().union(*map(possible, conditions))
+                case AllOf(conditions):
+                    return all_groups.intersection(*map(possible, conditions))
+            if isinstance(condition, NotNull) and not any(one.name == condition.column for one in segment.columns):
+                return frozenset()
+            text = self._texts.get(condition)
+            return found[condition] if text and text.decides else all_groups
+
+        return TextFindings(index.groups, possible(AllOf(self._conditions)), found)
 
 
-def _text_condition(condition: Condition) -> _TextCondition | None:
+def _text_condition(condition: Leaf) -> _TextCondition | None:
     texts = _texts(condition)
-    if isinstance(condition, Present) or not texts:
+    if not texts:
         return None
-    if isinstance(condition.column, Attribute):
+    if isinstance(condition, Labelled):
+        return _TextCondition(tuple(map(attribute_query, texts)), decides=False)
+    if isinstance(condition, Equals | Contains) and isinstance(condition.column, Attribute):
         only_a_string = isinstance(condition, Equals) and not any(map(_NOT_ONLY_A_STRING.fullmatch, texts))
-        return _TextCondition(condition.column, tuple(map(attribute_query, texts)), only_a_string)
-    ignore_case = isinstance(condition, Contains) and condition.ignore_case
-    return _TextCondition(condition.column, tuple(text_query(t, ignore_case=ignore_case) for t in texts), decides=True)
+        return _TextCondition(tuple(map(attribute_query, texts)), only_a_string)
+    kind = {}
+    if isinstance(condition, Contains):
+        kind = {"ignore_case": condition.ignore_case, "is_word": condition.is_word}
+    return _TextCondition(tuple(text_query(text, **kind) for text in texts), decides=True)
 
 
-def pruned_groups(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> dict[int, str]:
+BloomFindings = Mapping[Leaf, Collection[int]]  # the row groups that may hold an id
+
+
+def pruned_groups(
+    scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None, blooms: BloomFindings | None = None
+) -> dict[int, str]:
     """Return the row groups that hold no matching row, with the reason. `texts` None: there is no text index."""
     known = _SegmentFacts(segment, footer)
-    tests = [known.overlap(scan.time), *map(known.meeting, scan.conditions)]
-    tests = [test for test in tests if test is not _any]
-    reasons: dict[int, str] = {}
+    texts = texts if texts and texts.groups == footer.groups else None
+    ways = [(STATISTICS, _all([known.overlap(scan.time), *(known.meeting(one) for one in scan.conditions)]))]
+    if texts:
+        ways.append((TEXT_INDEX, _all(known.meeting(one, texts) for one in scan.conditions)))
+    if blooms:
+        ways.append((BLOOM_FILTER, _all(known.meeting(one, texts, blooms) for one in scan.conditions)))
+    ways = [(reason, test) for reason, test in ways if test is not _any]
+    reasons = {}
     for group in range(footer.groups):
-        if not all(test(group) for test in tests):
-            reasons[group] = STATISTICS
-        elif texts and texts.groups == footer.groups and not _may_have_texts(texts, known, group):
-            reasons[group] = TEXT_INDEX
+        for reason, test in ways:
+            if not test(group):
+                reasons[group] = reason
+                break
     return reasons
 
 
@@ -145,22 +179,17 @@ def choose_groups(groups: int, reasons: Mapping[int, str]) -> RowGroupChoice:
     return RowGroupChoice(wanted, dict(Counter(reasons[group] for first, end in rest for group in range(first, end))))
 
 
-def ids_of(scan: Scan) -> dict[str, list[bytes]]:
-    """Return the ids by column, one of which a matching row must have; bloom filters are tested for them."""
+def ids_of(scan: Scan) -> dict[Leaf, tuple[str, list[bytes]]]:
+    """Return the conditions that want one of some ids, with the column and the ids: bloom filters are tested for
+    them."""
     columns = table_of_signal(scan.signal).named()
-    found = {}
-    for condition in scan.conditions:
+    found: dict[Leaf, tuple[str, list[bytes]]] = {}
+    for condition in leaves(scan.conditions):
         if isinstance(condition, Equals) and isinstance(condition.column, str) and condition.column in columns:
             column = columns[condition.column]
             if column.kind is ColumnKind.ID and all(map(_ID.fullmatch, condition.values)):
-                found[column.name] = [bytes.fromhex(value) for value in condition.values]
+                found[condition] = column.name, [bytes.fromhex(value) for value in condition.values]
     return found
-
-
-def _may_have_texts(texts: TextFindings, known: _SegmentFacts, group: int) -> bool:
-    return group in texts.alive and all(
-        group in found or not known.only_strings(attribute, group) for attribute, found in texts.strings
-    )
 
 
 _Test = Callable[[int], bool]  # takes the number of a row group; built once for all row groups of a file
@@ -174,6 +203,22 @@ def _none(_: int) -> bool:
     return False
 
 
+def _all(tests: Iterable[_Test]) -> _Test:
+    needed = [test for test in tests if test is not _any]
+    if len(needed) < 2:
+        return needed[0] if needed else _any
+    return lambda group: all(test(group) for test in needed)
+
+
+def _either(tests: Iterable[_Test]) -> _Test:
+    possible = [test for test in tests if test is not _none]
+    if _any in possible:
+        return _any
+    if len(possible) < 2:
+        return possible[0] if possible else _none
+    return lambda group: any(test(group) for test in possible)
+
+
 class _SegmentFacts:
     """What the footer says about row groups, with the meaning that the index gives to its columns."""
 
@@ -183,17 +228,49 @@ class _SegmentFacts:
         self._types = {column.name: column.type for column in segment.columns}
         self._columns = table_of_signal(segment.signal).named()
 
-    def meeting(self, condition: Condition) -> _Test:
+    def meeting(
+        self, condition: Condition, texts: TextFindings | None = None, blooms: BloomFindings | None = None
+    ) -> _Test:
         """Return a test for row groups that may hold a row that meets the condition."""
         match condition:
+            case AnyOf(conditions):
+                return _either(self.meeting(one, texts, blooms) for one in conditions)
+            case AllOf(conditions):
+                return _all(self.meeting(one, texts, blooms) for one in conditions)
+        tests = [self._by_statistics(condition)]
+        if texts and condition in texts.found:
+            tests.append(self._by_text(condition, texts.found[condition]))
+        if blooms and condition in blooms:
+            tests.append(blooms[condition].__contains__)
+        return _all(tests)
+
+    def _by_statistics(self, condition: Leaf) -> _Test:
+        match condition:
             case Present(attributes):
-                tests = [self._having(attribute, None) for attribute in attributes]
-                return lambda group: any(test(group) for test in tests)
+                return _either(self._having(attribute, None) for attribute in attributes)
             case Equals(Attribute() as attribute, values):
                 return self._having(attribute, [_bytes(value) for value in values])
             case Equals(str() as name, values):
                 return self._equal(name, values)
+            case Contains(Attribute() as attribute):
+                return self._having(attribute, None)
+            case Labelled(scope, name, values):
+                return self._labelled(scope, name, None if values is None else [_bytes(value) for value in values])
+            case NotNull(column):
+                return self._holding(column, None)
         return _any
+
+    def _by_text(self, condition: Leaf, found: frozenset[int]) -> _Test:
+        """Return a test by the row groups that have the text as a string: others may have it as a value of another
+        type."""
+        match condition:
+            case Labelled(scope, name):
+                kinds = {type_ for _, type_ in self._labelling(scope, name)}
+                strings = _any if kinds <= {"string"} else _none
+                return lambda group: group in found or not strings(group) or self._label_in_map(scope, name, group)
+            case Equals(Attribute() as attribute) | Contains(Attribute() as attribute):
+                return lambda group: group in found or not self.only_strings(attribute, group)
+        return found.__contains__
 
     def overlap(self, time: TimeRange) -> _Test:
         own = self._segment.time
@@ -233,6 +310,35 @@ class _SegmentFacts:
         held = self._holding(own, values if self._types.get(own) == "string" else None)
         return lambda group: self.in_map(attribute, group) or held(group)
 
+    def _labelling(self, scope: str, name: str) -> list[tuple[str, str]]:
+        """Return the columns, with their types, of the scope's attributes that may be a label of this name."""
+        prefix = _PREFIXES[scope]
+        found = []
+        for column, type_ in self._types.items():
+            if type_ and column.startswith(prefix):
+                key = column.removeprefix(prefix)
+                if gives_label(key, name) or (type_ == "json" and may_hold_label(key, name)):
+                    found.append((column, type_))
+        return found
+
+    def _labelled(self, scope: str, name: str, values: Collection[bytes] | None) -> _Test:
+        held = _either(
+            self._holding(column, values if type_ == "string" else None)
+            for column, type_ in self._labelling(scope, name)
+        )
+        return lambda group: held(group) or self._label_in_map(scope, name, group)
+
+    def _label_in_map(self, scope: str, name: str, group: int) -> bool:
+        """Return whether the overflow map may have a key that gives the label: it begins as the label does."""
+        if scope not in self._types:
+            return False
+        keys = self._footer.bounds(f"{scope}.key_value.key")
+        if keys is None or keys[group].none:
+            return keys is None
+        start = first_word(name).encode()
+        low, high = keys[group].low, keys[group].high
+        return low is None or (low[: len(start)] <= start <= high)
+
     def in_map(self, attribute: Attribute, group: int) -> bool:
         if attribute.scope not in self._types:
             return False
@@ -252,7 +358,7 @@ class _SegmentFacts:
         return lambda group: any(map(bounds[group].may_hold, values))
 
 
-def _texts(condition: Condition) -> tuple[str, ...]:
+def _texts(condition: Leaf) -> tuple[str, ...]:
     """Return the texts, one of which the message or the record's own attribute must contain; none if the index cannot
     tell."""
     match condition:
@@ -260,8 +366,10 @@ def _texts(condition: Condition) -> tuple[str, ...]:
             texts: tuple[str, ...] = (literal,)
         case Equals("message", values):
             texts = values
-        case Equals(Attribute(ATTRIBUTES.map_column), values) | Contains(
-            Attribute(ATTRIBUTES.map_column), values, False
+        case (
+            Equals(Attribute(ATTRIBUTES.map_column), values)
+            | Contains(Attribute(ATTRIBUTES.map_column), values, False)
+            | Labelled(ATTRIBUTES.map_column, _, tuple(values))
         ):
             texts = (values,) if isinstance(values, str) else values
             return texts if all(_encodable(text) and any(grams(fold(text.encode()))) for text in texts) else ()
