@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 CROWD = --dist loadfile --no-loadscope-reorder -n $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 HEAVY_CROWD := --dist loadfile --no-loadscope-reorder -n auto --maxprocesses 4
 
-.PHONY: help setup kernels run test test-heavy test-all conformance fuzz-promql check fix golden bench lock peers clean
+.PHONY: help setup kernels run test test-heavy test-all conformance fuzz-promql fuzz-logql check fix golden bench lock peers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ conformance: kernels ## scripts of load and eval through the engine; SCRIPTS="FI
 
 fuzz-promql: kernels ## random queries beside a real Prometheus (make peers); QUERIES=10000 SEED=1 HTTP= NAMES=
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.promql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) $(if $(HTTP),--http) $(if $(NAMES),--names-at-once)
+
+fuzz-logql: kernels ## random LogQL against a slow evaluator, in lakes of several forms; QUERIES=10000 SEED=1 EVERY=1
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.logql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) --every $(or $(EVERY),1)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
 	$(BIN)/ruff format --check src demo tests bench

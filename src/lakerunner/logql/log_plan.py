@@ -71,10 +71,11 @@ def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Pla
     leaf = Leaf(scan, LogLines.of(pipeline, question.rules, now_ns))
     order = "DESC" if backward else "ASC"
     columns = ", ".join(("timestamp", "line", *KINDS))
-    # A row that was delivered twice counts once; it has the same time both times, so that it is in one round.
+    # A row that was delivered twice counts once, as the last of them, which is the one that a merge keeps. It has the
+    # same time both times, so that it is in one round.
     sql = (
         f'SELECT {columns} FROM "{RELATION}" QUALIFY delivery IS NULL OR row_number() OVER '
-        "(PARTITION BY delivery, delivery_row ORDER BY arrived, row_number) = 1 "
+        "(PARTITION BY delivery, delivery_row ORDER BY arrived DESC, row_number DESC) = 1 "
         f"ORDER BY {', '.join(f'{name} {order}' for name in _ORDER)}"
     )
     return Plan((leaf,), SqlFinish(sql, Rounds(descending=backward, limit=question.limit)))

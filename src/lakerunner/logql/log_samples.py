@@ -206,17 +206,20 @@ _NOT_BY_COLUMNS = pa.record_batch(
 
 
 def _without_repeats(table: pa.Table) -> pa.Table:
-    """Drop the rows of deliveries that came before; rows without a delivery stay."""
+    """Drop the rows of deliveries that came again later, as a merge does; rows without a delivery stay. Batches come in
+    any order, so that the place of a row decides which of them stays."""
     delivery, place = table["delivery"], table["delivery_row"]
     known = np.flatnonzero(delivery.is_valid().to_numpy())
     if not len(known):
         return table
     ids = np.stack([delivery.fill_null(0).to_numpy()[known], place.fill_null(0).to_numpy()[known].astype(np.int64)])
-    _, first = np.unique(ids, axis=1, return_index=True)
+    places = (table[name].to_numpy()[known] for name in ("row_number", "arrived"))
+    latest = np.lexsort(tuple(places))[::-1]
+    _, first = np.unique(ids[:, latest], axis=1, return_index=True)
     if len(first) == len(known):
         return table
     kept = ~delivery.is_valid().to_numpy()
-    kept[known[first]] = True
+    kept[known[latest[first]]] = True
     return table.filter(pa.array(kept)).combine_chunks()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+from starlette.routing import Route
 
 from conformance.answer import LogEntry
 from conformance.logql_push import ingested_lines
@@ -23,6 +24,11 @@ from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, EVERY_ROLE, Caller, Organization
 from lakerunner.objects.open import StoreAddress
+from lakerunner.query.engine import Engine
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.result_cache import ResultCache
+from lakerunner.query.row_answer import Coordinator
+from lakerunner.query.workers import OneWorker
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake
 
 PARTS = 3
@@ -54,10 +60,11 @@ def add_lines(lake: Lake, organization: UUID, lines: tuple[LogEntry, ...]) -> No
 
 @dataclass(frozen=True)
 class LokiClient:
-    """`url` is that of the server."""
+    """`url` is that of the server, `routes` are its routes."""
 
     url: str
     key: str = "own"
+    routes: Sequence[Route] = ()
 
     def send(self, path: str, given: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> httpx.Response:
         return httpx.get(
@@ -80,16 +87,22 @@ class LokiClient:
 
 @contextmanager
 def loki_server(
-    lake: Lake, *, keys: Mapping[str, Organization] | None = KEYS, most: LokiLimits | None = None
+    lake: Lake,
+    *,
+    keys: Mapping[str, Organization] | None = KEYS,
+    most: LokiLimits | None = None,
+    results: ResultCache | None = None,
 ) -> Iterator[LokiClient]:
-    """With `keys`, each opens its organization and nothing goes without one."""
+    """With `keys`, each opens its organization and nothing goes without one. `results`: its cache of answers."""
     callers = {key: Caller(one, key, EVERY_ROLE) for key, one in (keys or {}).items()}
     who = Authenticator(callers.get, None if keys else DEFAULT_ORGANIZATION)
     limits = QueryLimits(Capacity(4, 1000.0, 4, queue_seconds=10.0), lambda: 0.0)
-    api = LokiApi(lake.engine().engine, QueryService(who, limits, lambda: NOW), most or LokiLimits())
-    server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
+    engine = Engine(KnownSegments(lake), OneWorker(lake.worker()), Coordinator(lake.sandboxes()), results=results)
+    api = LokiApi(engine, QueryService(who, limits, lambda: NOW), most or LokiLimits())
+    routes = api.routes()
+    server = HttpServer(build_app(routes), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     try:
-        yield LokiClient(server.url)
+        yield LokiClient(server.url, routes=routes)
     finally:
         server.stop()
