@@ -13,7 +13,7 @@ import pickle
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,14 +55,19 @@ TENDING = {
 }
 
 
+# The requests of OTLP of an hour of the day, which have this many rows.
+Batches = Callable[[int, int], Iterator[bytes]]
+
+
 @dataclass(frozen=True)
 class BenchLake:
-    """A lake to measure. `segments` are the live ones, in the order in which they were ingested."""
+    """A lake to measure. `segments` are the live ones, in the order in which they were ingested; `url` is the index."""
 
     directory: Path
     store: LocalStore
     segments: tuple[Segment, ...]
     index: Index
+    url: str
 
     @property
     def files(self) -> list[str]:
@@ -73,12 +78,17 @@ class BenchLake:
         return sorted(map(str, (self.directory / "unsorted").glob("*.parquet")))
 
 
+def shop_batches(hour: int, rows: int) -> Iterator[bytes]:
+    shop = Shop(seed=hour, start_ns=OPENING_NS + hour * HOUR_NS, rate=rows / 3600 / RECORDS_PER_REQUEST)
+    return (batch.data for batch in shop.bulk_logs(rows, per_file=PER_FILE))
+
+
 @contextmanager
-def bench_lake(directory: Path, rows: int) -> Iterator[BenchLake]:
+def bench_lake(directory: Path, rows: int, batches: Batches = shop_batches) -> Iterator[BenchLake]:
     """Open the lake as ingest left it."""
-    _made(directory, rows)
-    with _indexed(directory, _ingested(directory)) as (index, _):
-        yield _lake(directory, index)
+    _made(directory, rows, batches)
+    with _indexed(directory, _ingested(directory)) as (index, url):
+        yield _lake(directory, index, url)
 
 
 @contextmanager
@@ -92,7 +102,7 @@ def tended_lake(directory: Path) -> Iterator[BenchLake]:
         if not (own / "made").exists():
             _tend(own, index, url)
             (own / "made").touch()
-        yield _lake(own, index)
+        yield _lake(own, index, url)
 
 
 def _ingested(directory: Path) -> tuple[Segment, ...]:
@@ -115,8 +125,8 @@ def _indexed(directory: Path, segments: tuple[Segment, ...]) -> Iterator[tuple[I
         server.stop()
 
 
-def _lake(directory: Path, index: Index) -> BenchLake:
-    return BenchLake(directory, LocalStore(directory / "store"), _live(index), index)
+def _lake(directory: Path, index: Index, url: str) -> BenchLake:
+    return BenchLake(directory, LocalStore(directory / "store"), _live(index), index, url)
 
 
 def _live(index: Index) -> tuple[Segment, ...]:
@@ -141,30 +151,30 @@ def _tend(directory: Path, index: Index, url: str) -> None:
                 before, last = now, time.monotonic()
 
 
-def _made(directory: Path, rows: int) -> None:
+def _made(directory: Path, rows: int, batches: Batches) -> None:
     (directory / "store").mkdir(parents=True, exist_ok=True)
     marker = directory / "made.json"
-    if marker.exists() and json.loads(marker.read_text()) != {"rows": rows}:
+    content = {"rows": rows} if batches is shop_batches else {"rows": rows, "lines": batches.__name__}
+    if marker.exists() and json.loads(marker.read_text()) != content:
         sys.exit(f"{directory} holds another lake: {marker.read_text()}")
     if not marker.exists():
-        hours = [(directory, hour, rows // HOURS + (hour < rows % HOURS)) for hour in range(HOURS)]
+        hours = [(directory, hour, rows // HOURS + (hour < rows % HOURS), batches) for hour in range(HOURS)]
         with ProcessPoolExecutor(os.cpu_count()) as pool:
             made = [segment for part in pool.map(_hour, hours) for segment in part]
         (directory / "segments.pickle").write_bytes(pickle.dumps(made))
         _unsorted(directory, made)
-        marker.write_text(json.dumps({"rows": rows}))
+        marker.write_text(json.dumps(content))
 
 
-def _hour(work: tuple[Path, int, int]) -> list[Segment]:
-    directory, hour, rows = work
+def _hour(work: tuple[Path, int, int, Batches]) -> list[Segment]:
+    directory, hour, rows, batches = work
     store = LocalStore(directory / "store")
     start_ns = OPENING_NS + hour * HOUR_NS
-    shop = Shop(seed=hour, start_ns=start_ns, rate=rows / 3600 / RECORDS_PER_REQUEST)
     made: list[Segment] = []
     raws: list[Raw] = []
-    for number, batch in enumerate(shop.bulk_logs(rows, per_file=PER_FILE)):
-        source = SourceObject("bench", f"{hour}/{number}", sha256(batch.data).hexdigest(), len(batch.data), start_ns)
-        raws.append(Raw(source, memoryview(batch.data)))
+    for number, data in enumerate(batches(hour, rows)):
+        source = SourceObject("bench", f"{hour}/{number}", sha256(data).hexdigest(), len(data), start_ns)
+        raws.append(Raw(source, memoryview(data)))
         if len(raws) == FILES_AT_ONCE:
             made += make_segments(LOGS, ORGANIZATION, "bench", raws, store.put).segments
             raws = []
