@@ -18,10 +18,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.loki import loki_operations as operations
+from lakerunner.api.loki.detected_fields import DetectedFields
 from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.log_queries import LogQueries, LokiLimits
 from lakerunner.api.loki.loki_errors import LokiError, error_response
+from lakerunner.api.loki.plan_response import PlanResponse
 from lakerunner.api.loki.stream_lists import StreamLists
 from lakerunner.api.openapi import JSON, Endpoint, Operation
 from lakerunner.api.query_service import QueryRequest, QueryService
@@ -72,7 +74,16 @@ class LokiApi:
                 **dict.fromkeys(("GET", "POST", "PUT", "DELETE"), operations.DELETE),
             ),
             Endpoint("/ready", self.is_ready, GET=operations.READY),
+            *self._both(ROOT, self._samples()),
         ]
+
+    def _samples(self) -> dict[str, tuple[Answer, Operation]]:
+        """Return the endpoints that look at a sample of lines."""
+        fields = DetectedFields(PlanResponse(self.engine, self.rules), self.most)
+        return {
+            "detected_fields": (fields.fields, operations.DETECTED_FIELDS),
+            "detected_field/{name}/values": (fields.values, operations.DETECTED_VALUES),
+        }
 
     async def is_ready(self, _request: Request) -> Response:
         ready = self.ready()

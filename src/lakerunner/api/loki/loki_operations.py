@@ -160,3 +160,29 @@ READY = Operation(
     errors=(),
     security=OPEN,
 )
+_SAMPLE = (
+    _text("query", "a log query", '{service_name=~".+"}'),
+    _text("line_limit", "number of newest lines that are looked at; default: 100, at most 5,000"),
+    *_WITHIN,
+    _STEP,
+)
+_FIELD = record(
+    "label type cardinality parsers jsonPath?",
+    type=one_of(("int", "float", "boolean", "duration", "bytes", "string")),
+    cardinality=COUNT,
+    parsers={"type": ["array", "null"], "items": TEXT, "description": "null for metadata"},
+    jsonPath=array(TEXT),
+)
+DETECTED_FIELDS = _operation(
+    "List fields of lines: metadata, and what json or logfmt finds",
+    record("fields? limit?", fields=array(_FIELD), limit=COUNT),
+    _text("limit", "maximum number of fields; default: 1,000"),
+    *_SAMPLE,
+)
+DETECTED_VALUES = _operation(
+    "List values of a field of lines",
+    record("values? limit?", values=array(TEXT), limit=COUNT),
+    replace(_NAME, description="name of the field"),
+    _text("limit", "maximum number of values; default: 1,000"),
+    *_SAMPLE,
+)
