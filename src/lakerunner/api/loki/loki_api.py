@@ -23,6 +23,7 @@ from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.log_queries import LogQueries, LokiLimits
 from lakerunner.api.loki.loki_errors import LokiError, error_response
+from lakerunner.api.loki.pattern_list import PatternList
 from lakerunner.api.loki.plan_response import PlanResponse
 from lakerunner.api.loki.stream_lists import StreamLists
 from lakerunner.api.openapi import JSON, Endpoint, Operation
@@ -79,10 +80,12 @@ class LokiApi:
 
     def _samples(self) -> dict[str, tuple[Answer, Operation]]:
         """Return the endpoints that look at a sample of lines."""
-        fields = DetectedFields(PlanResponse(self.engine, self.rules), self.most)
+        plans = PlanResponse(self.engine, self.rules)
+        fields = DetectedFields(plans, self.most)
         return {
             "detected_fields": (fields.fields, operations.DETECTED_FIELDS),
             "detected_field/{name}/values": (fields.values, operations.DETECTED_VALUES),
+            "patterns": (PatternList(plans).patterns, operations.PATTERNS),
         }
 
     async def is_ready(self, _request: Request) -> Response:
@@ -91,7 +94,7 @@ class LokiApi:
 
     async def drilldown_limits(self, asked: QueryRequest, _given: LogParameters) -> Response:
         limits = await self._limits(asked)
-        found = {"limits": limits, "pattern_ingester_enabled": False, "version": COMPATIBLE}
+        found = {"limits": limits, "pattern_ingester_enabled": True, "version": COMPATIBLE}
         return whole_response(asked.http, orjson.dumps(found))
 
     async def tenant_limits(self, asked: QueryRequest, _given: LogParameters) -> Response:

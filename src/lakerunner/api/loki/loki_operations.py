@@ -186,3 +186,14 @@ DETECTED_VALUES = _operation(
     _text("limit", "maximum number of values; default: 1,000"),
     *_SAMPLE,
 )
+_PATTERN = record(
+    "pattern level samples",
+    samples=array(array(COUNT), description="start of the interval in seconds, and the number of lines"),
+)
+PATTERNS = _operation(
+    "List patterns of lines, the most frequent first",
+    _answer(array(_PATTERN), "status data"),
+    _text("query", "a log query, mostly a selector alone", '{service_name=~".+"}'),
+    *_WITHIN,
+    _STEP,
+)
