@@ -20,6 +20,8 @@ from starlette.routing import Route
 from lakerunner.api.loki import loki_operations as operations
 from lakerunner.api.loki.detected_fields import DetectedFields
 from lakerunner.api.loki.known_rules import KnownRules
+from lakerunner.api.loki.log_context import LogContext
+from lakerunner.api.loki.log_export import LogExport
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.log_queries import LogQueries, LokiLimits
 from lakerunner.api.loki.loki_errors import LokiError, error_response
@@ -76,6 +78,18 @@ class LokiApi:
             ),
             Endpoint("/ready", self.is_ready, GET=operations.READY),
             *self._both(ROOT, self._samples()),
+            *self._of_lines(),
+        ]
+
+    def _of_lines(self) -> list[Route]:
+        """Return the endpoints of the native API that Loki lacks: the export of all lines, and the context of one."""
+        plans = PlanResponse(self.engine, self.rules)
+        export, context = LogExport(plans).export, LogContext(plans, self.most).context
+        return [
+            self.service.endpoint("/api/v1/logs/context", context, GET=operations.CONTEXT),
+            self.service.endpoint(
+                "/api/v1/logs/export", export, GET=operations.EXPORT, POST=operations.posted(operations.EXPORT)
+            ),
         ]
 
     def _samples(self) -> dict[str, tuple[Answer, Operation]]:

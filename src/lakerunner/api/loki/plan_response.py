@@ -30,11 +30,12 @@ class PlanResponse:
     engine: Engine
     rules: KnownRules
 
-    def begin(self, asked: QueryRequest, make: MakePlan, text: str) -> Any:
-        """Make the plan, and return its answer. Blocks on the index. `text` is what the user wrote."""
+    def begin(self, asked: QueryRequest, make: MakePlan, text: str, *, whole: bool = False) -> Any:
+        """Make the plan, and return its answer. Blocks on the index. `text` is what the user wrote; `whole`: return all
+        rows, however many (query/options.py)."""
         now_ns = asked.now_ns()
         plan = make(self.rules.of(asked.organization), now_ns)
-        return self.engine.answer(asked.organization, plan, Options(now_ns, text=text))
+        return self.engine.answer(asked.organization, plan, Options(now_ns, text=text, whole=whole))
 
     async def whole(
         self, asked: QueryRequest, make: MakePlan, write: Callable[[Any], bytes], text: str = ""
