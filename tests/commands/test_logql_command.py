@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -145,7 +147,7 @@ def test_a_wrong_key_and_wrong_usage(url: str) -> None:
     refused = run(url, ALL, key="nobodys")
     assert (refused.exit_code, refused.stderr.splitlines()[0][:7]) == (1, "error: ")
     assert "without a reason" not in refused.stderr
-    assert run(url, ALL, "--limit", "0").exit_code == 2
+    assert run(url, ALL, "--limit", "-1").exit_code == 2
     assert run(url, ALL, "--output", "xml").exit_code == 2
 
 
@@ -155,9 +157,12 @@ def test_a_wrong_key_and_wrong_usage(url: str) -> None:
         ({"text": " "}, "the query is empty: write LogQL"),
         ({"text": "{}", "since": "1h", "start": "now"}, "--since and --from are both given"),
         ({"text": "{}", "at": "now", "step": "1m"}, "--at is one time"),
+        ({"text": "{}", "limit": 0, "after": 1}, "an export of all lines"),
+        ({"text": "{}", "form": "csv", "at": "now"}, "an export of all lines"),
+        ({"text": "{}", "form": "parquet", "limit": 5}, "--output parquet writes all lines"),
     ],
 )
-def test_what_does_not_go_together(options: dict[str, str], message: str) -> None:
+def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         LogqlCommand(**options)  # type: ignore[arg-type]
 
@@ -185,3 +190,58 @@ def test_lines_of_one_time_keep_their_order() -> None:
     streams = [{"stream": {"app": app}, "values": [["5", f"{app}2"], ["5", f"{app}1"]]} for app in "ab"]
     for forward in (False, True):
         assert [one.line for one in read_entries(streams, forward=forward)] == ["a2", "a1", "b2", "b1"]
+
+
+# ---- all lines, and lines around hits
+
+
+def test_all_lines_as_they_come(url: str) -> None:
+    result = run(url, ALL, *TIMES, "--limit", "0", "--output", "raw", "--forward")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [line.text for line in LINES]
+    (first, *_) = run(url, ALL, *TIMES, "--limit", "0", "--output", "jsonl", "--forward").stdout.splitlines()
+    assert json.loads(first) == {
+        "timestamp": iso_time(START + 10**9),
+        "labels": {"app": "cart", "env": "prod", "service_name": "cart", "detected_level": "info", "trace_id": "t1"},
+        "line": LINES[0].text,
+    }
+    shown = run(url, '{app="pay"} |= "paid"', *TIMES, "--limit", "0").stdout
+    assert shown == f"{at(2.5)} app=pay detected_level=info env=prod service_name=pay level=info paid 7\n"
+    assert run(url, '{app="nobody"}', *TIMES, "--limit", "0").stderr == "no lines\n"
+
+
+def test_all_lines_as_files(url: str) -> None:
+    head, *rows = run(url, ALL, *TIMES, "--output", "csv").stdout.splitlines()
+    assert (head, len(rows)) == ("timestamp,line,stream,metadata,parsed", len(LINES))
+    result = run(url, ALL, *TIMES, "--output", "parquet")
+    assert pq.read_table(io.BytesIO(result.stdout_bytes)).num_rows == len(LINES)
+
+
+def test_lines_around_each_hit(url: str) -> None:
+    def lines(*options: str) -> list[str]:
+        return run(url, '{app="cart"} |= "level=error"', *TIMES, *options).stdout.splitlines()
+
+    first, hit, last = (line.text for line in LINES if dict(line.stream)["app"] == "cart")
+    assert lines("-C", "1", "--output", "raw") == [first, hit, last]
+    assert lines("-B", "9", "--output", "raw") == [first, hit]
+    assert lines("-A", "1", "--output", "raw", "--no-labels") == [hit, last]
+    assert lines("-A", "1", "--no-labels") == [f"> {at(2)} {hit}", f"  {at(3)} {last}"]
+    objects = [json.loads(line) for line in lines("-C", "1", "--output", "jsonl")]
+    assert [(one["line"], one["hit"]) for one in objects] == [(first, False), (hit, True), (last, False)]
+
+
+def test_a_gap_stands_between_lines_that_do_not_follow_each_other(url: str) -> None:
+    result = run(url, '{env="prod"} |~ "250ms|refused"', *TIMES, "-B", "1", "--output", "raw")
+    assert result.stdout.splitlines() == [LINES[0].text, LINES[1].text, "--", LINES[2].text, LINES[4].text]
+
+
+def test_a_hit_that_the_query_changed_is_found_by_its_time(url: str) -> None:
+    query = '{app="cart"} |= "level=error" | line_format "changed"'
+    result = run(url, query, *TIMES, "-A", "1", "--output", "raw")
+    assert result.stdout.splitlines() == [LINES[1].text, LINES[3].text]
+
+
+def test_an_export_that_is_refused(url: str) -> None:
+    result = run(url, '{app="a"} | = 1', *TIMES, "--limit", "0")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "syntax error" in result.stderr

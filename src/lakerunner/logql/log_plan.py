@@ -69,13 +69,19 @@ def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Pla
     conditions = scan_conditions(pipeline.matchers, pipeline.stages, question.rules)
     scan = lines_scan(question.start_ns, question.end_ns, conditions)
     leaf = Leaf(scan, LogLines.of(pipeline, question.rules, now_ns))
+    return Plan((leaf,), lines_finish(backward=backward, limit=question.limit))
+
+
+def lines_finish(*, backward: bool, limit: int | None, more: tuple[str, ...] = (), where: str = "") -> SqlFinish:
+    """Return the finish that orders lines and returns them with the labels of each kind, and with `more` columns of
+    the operator. `where` is a condition on them."""
     order = "DESC" if backward else "ASC"
-    columns = ", ".join(("timestamp", "line", *KINDS))
+    columns = ", ".join(("timestamp", "line", *KINDS, *more))
     # A row that was delivered twice counts once, as the last of them, which is the one that a merge keeps. It has the
     # same time both times, so that it is in one round.
     sql = (
-        f'SELECT {columns} FROM "{RELATION}" QUALIFY delivery IS NULL OR row_number() OVER '
-        "(PARTITION BY delivery, delivery_row ORDER BY arrived DESC, row_number DESC) = 1 "
+        f'SELECT {columns} FROM "{RELATION}" {f"WHERE {where} " if where else ""}QUALIFY delivery IS NULL OR '
+        "row_number() OVER (PARTITION BY delivery, delivery_row ORDER BY arrived DESC, row_number DESC) = 1 "
         f"ORDER BY {', '.join(f'{name} {order}' for name in _ORDER)}"
     )
-    return Plan((leaf,), SqlFinish(sql, Rounds(descending=backward, limit=question.limit)))
+    return SqlFinish(sql, Rounds(descending=backward, limit=limit))

@@ -102,7 +102,7 @@ class Engine:
 
     def answer_rows(self, organization: UUID, plan: Plan, options: Options) -> Answer:
         job = self._job(organization, plan, options)
-        if self._results is None:
+        if self._results is None or options.whole:
             return self.run(job)
         key = result_key(organization, plan, [pick.segments for pick in job.picks])
         return self._results.find(key, job.before) or self.run(job, key)
@@ -139,7 +139,8 @@ class Engine:
         limits = (wanted.offset, wanted.limit) if wanted else ()
         answer = RoundAnswer(rounds, workers, *limits)
         results = (self._results, key) if self._results and key else None
-        return RowAnswer(answer, self._coordinator.limits, job.before, job.options.text, self.clock, results)
+        limits = self._coordinator.limits.lifted() if job.options.whole else self._coordinator.limits
+        return RowAnswer(answer, limits, job.before, job.options.text, self.clock, results)
 
     def _explained(self, organization: UUID, plan: Plan, options: Options) -> Answer:
         measured = options.explain is Explain.ANALYZE

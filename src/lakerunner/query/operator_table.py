@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakerunner.logql.log_lines import LogLines
+from lakerunner.logql.log_patterns import LogPatterns
 from lakerunner.logql.log_samples import LogSamples
 from lakerunner.logql.stream_list import LogStreams
 from lakerunner.plan.operator import Operator, SqlRows
@@ -20,6 +21,7 @@ OPERATORS: Mapping[str, type[Operator]] = {
         LogLines,  # lines of a log query
         LogSamples,  # samples of a range aggregation over lines
         LogStreams,  # streams with their sizes
+        LogPatterns,  # lines by fingerprint
         ListSeries,  # series, labels, metadata, exemplars, sketches
     )
 }

@@ -31,7 +31,8 @@ class SparkIsOff(UserError):
 class Options:
     """`partial`: what cannot be read is named in the account instead of being an error. `streamed`: series in groups of
     time, the first of them soon, which takes longer in all. `text`: what the user wrote, for positions in errors.
-    `planned`: the seconds that making the plan took. `engine`: what runs the units, one of ENGINES."""
+    `planned`: the seconds that making the plan took. `engine`: what runs the units, one of ENGINES. `whole`: rows are
+    returned however many they are and however long that takes in all, for an export; each unit has its limits still."""
 
     now_ns: int
     partial: bool = False
@@ -40,3 +41,4 @@ class Options:
     text: str = ""
     planned: float = 0.0
     engine: str = DUCKDB
+    whole: bool = False

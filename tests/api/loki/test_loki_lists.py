@@ -175,7 +175,7 @@ def test_what_clients_ask_at_their_start(loki: LokiClient) -> None:
     drilldown = loki.json("drilldown-limits")
     assert drilldown["limits"]["volume_enabled"] is True
     assert drilldown["limits"]["max_entries_limit_per_query"] == 5000
-    assert drilldown["pattern_ingester_enabled"] is False
+    assert drilldown["pattern_ingester_enabled"] is True
     limits = loki.send("/config/tenant/v1/limits", {})
     assert "max_entries_limit_per_query: 5000\n" in limits.text
     assert loki.get("rules").text == loki.send("/api/prom/rules", {}).text == "{}\n"

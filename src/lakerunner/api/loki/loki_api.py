@@ -18,10 +18,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.loki import loki_operations as operations
+from lakerunner.api.loki.detected_fields import DetectedFields
 from lakerunner.api.loki.known_rules import KnownRules
+from lakerunner.api.loki.log_context import LogContext
+from lakerunner.api.loki.log_export import LogExport
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.log_queries import LogQueries, LokiLimits
 from lakerunner.api.loki.loki_errors import LokiError, error_response
+from lakerunner.api.loki.pattern_list import PatternList
+from lakerunner.api.loki.plan_response import PlanResponse
 from lakerunner.api.loki.stream_lists import StreamLists
 from lakerunner.api.openapi import JSON, Endpoint, Operation
 from lakerunner.api.query_service import QueryRequest, QueryService
@@ -72,7 +77,30 @@ class LokiApi:
                 **dict.fromkeys(("GET", "POST", "PUT", "DELETE"), operations.DELETE),
             ),
             Endpoint("/ready", self.is_ready, GET=operations.READY),
+            *self._both(ROOT, self._samples()),
+            *self._of_lines(),
         ]
+
+    def _of_lines(self) -> list[Route]:
+        """Return the endpoints of the native API that Loki lacks: the export of all lines, and the context of one."""
+        plans = PlanResponse(self.engine, self.rules)
+        export, context = LogExport(plans).export, LogContext(plans, self.most).context
+        return [
+            self.service.endpoint("/api/v1/logs/context", context, GET=operations.CONTEXT),
+            self.service.endpoint(
+                "/api/v1/logs/export", export, GET=operations.EXPORT, POST=operations.posted(operations.EXPORT)
+            ),
+        ]
+
+    def _samples(self) -> dict[str, tuple[Answer, Operation]]:
+        """Return the endpoints that look at a sample of lines."""
+        plans = PlanResponse(self.engine, self.rules)
+        fields = DetectedFields(plans, self.most)
+        return {
+            "detected_fields": (fields.fields, operations.DETECTED_FIELDS),
+            "detected_field/{name}/values": (fields.values, operations.DETECTED_VALUES),
+            "patterns": (PatternList(plans).patterns, operations.PATTERNS),
+        }
 
     async def is_ready(self, _request: Request) -> Response:
         ready = self.ready()
@@ -80,7 +108,7 @@ class LokiApi:
 
     async def drilldown_limits(self, asked: QueryRequest, _given: LogParameters) -> Response:
         limits = await self._limits(asked)
-        found = {"limits": limits, "pattern_ingester_enabled": False, "version": COMPATIBLE}
+        found = {"limits": limits, "pattern_ingester_enabled": True, "version": COMPATIBLE}
         return whole_response(asked.http, orjson.dumps(found))
 
     async def tenant_limits(self, asked: QueryRequest, _given: LogParameters) -> Response:

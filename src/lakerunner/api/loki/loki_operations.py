@@ -9,6 +9,7 @@ from lakerunner.api.prometheus.operations import posted as in_form
 from lakerunner.api.schema import ANY, BOOLEAN, COUNT, OBJECT, TEXT, Schema, array, one_of, record, text
 
 _PLAIN, _YAML = "text/plain", "application/yaml"
+_NDJSON, _PARQUET = "application/x-ndjson", "application/vnd.apache.parquet"
 _LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
 _STATUSES = (400, 401, 403, 413, 429, 503)
 _TIME = text("seconds since 1970 (up to 10 digits, or with a fraction), nanoseconds (more digits), or RFC 3339")
@@ -159,4 +160,80 @@ READY = Operation(
     {status: Reply("Whether it can.", {_PLAIN: TEXT}) for status in (200, 503)},
     errors=(),
     security=OPEN,
+)
+_SAMPLE = (
+    _text("query", "a log query", '{service_name=~".+"}'),
+    _text("line_limit", "number of newest lines that are looked at; default: 100, at most 5,000"),
+    *_WITHIN,
+    _STEP,
+)
+_FIELD = record(
+    "label type cardinality parsers jsonPath?",
+    type=one_of(("int", "float", "boolean", "duration", "bytes", "string")),
+    cardinality=COUNT,
+    parsers={"type": ["array", "null"], "items": TEXT, "description": "null for metadata"},
+    jsonPath=array(TEXT),
+)
+DETECTED_FIELDS = _operation(
+    "List fields of lines: metadata, and what json or logfmt finds",
+    record("fields? limit?", fields=array(_FIELD), limit=COUNT),
+    _text("limit", "maximum number of fields; default: 1,000"),
+    *_SAMPLE,
+)
+DETECTED_VALUES = _operation(
+    "List values of a field of lines",
+    record("values? limit?", values=array(TEXT), limit=COUNT),
+    replace(_NAME, description="name of the field"),
+    _text("limit", "maximum number of values; default: 1,000"),
+    *_SAMPLE,
+)
+_PATTERN = record(
+    "pattern level samples",
+    samples=array(array(COUNT), description="start of the interval in seconds, and the number of lines"),
+)
+PATTERNS = _operation(
+    "List patterns of lines, the most frequent first",
+    _answer(array(_PATTERN), "status data"),
+    _text("query", "a log query, mostly a selector alone", '{service_name=~".+"}'),
+    *_WITHIN,
+    _STEP,
+)
+_NATIVE_STATUSES = (400, 401, 403, 413, 429, 503)
+EXPORT = Operation(
+    "native",
+    "Export all lines of a log query",
+    {200: Reply("The lines.", dict.fromkeys((_NDJSON, "text/csv", _PARQUET), ANY))},
+    description="Every line with its labels by kind, without a limit, streamed. An export that fails is cut off "
+    "(docs/formats/native_api.md).",
+    parameters=(
+        _text("query", "a log query", '{service_name=~".+"}'),
+        *_WITHIN,
+        _DIRECTION,
+        Parameter("format", "query", one_of(("ndjson", "csv", "parquet")), "default: ndjson", "ndjson"),
+    ),
+    errors=_NATIVE_STATUSES,
+)
+_LINE = record(
+    "timestamp line metadata position",
+    timestamp=text("ns since 1970"),
+    metadata=_LABELS,
+    position=text("tells lines of equal time apart"),
+)
+CONTEXT = Operation(
+    "native",
+    "Show the lines before and after a line of its stream",
+    json_reply(
+        "The lines, oldest first.",
+        record("stream before at after", stream=_LABELS, before=array(_LINE), at=array(_LINE), after=array(_LINE)),
+    ),
+    parameters=(
+        _text("stream", "the labels of the stream, as a selector", '{service_name="cart"}'),
+        _time("time", "time of the line", "1714564800000000000"),
+        _text("before", "number of lines before it; default: 10, at most 5,000"),
+        _text("after", "number of lines after it; default: 10, at most 5,000"),
+        _text("position", "which of the lines of this time is meant; default: all of them"),
+        _time("start", "do not look further back; default: a day before the time"),
+        _time("end", "do not look further ahead; default: a day after the time"),
+    ),
+    errors=_NATIVE_STATUSES,
 )

@@ -20,6 +20,7 @@ from lakerunner.api.time_range import time_range
 from lakerunner.commands.terminal.ask_sql import say
 from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import error_text
+from lakerunner.commands.terminal.show_context import lines_around
 from lakerunner.commands.terminal.show_series import (
     Answer,
     Series,
@@ -32,9 +33,10 @@ from lakerunner.commands.terminal.show_series import (
 from lakerunner.logql.text.amounts import parse_float, parse_prometheus_duration
 from lakerunner.model.display import escape_controls, for_terminal, go_quote, plural
 from lakerunner.model.errors import LakerunnerError, UserError
-from lakerunner.model.time import MIN_NS, MS_NS, SECOND_NS, TimeRange, iso_time
+from lakerunner.model.time import MIN_NS, MS_NS, SECOND_NS, TimeRange, iso_time, read_time
 
-DEFAULT, RAW, JSONL = FORMS = ("default", "raw", "jsonl")
+DEFAULT, RAW, JSONL, CSV, PARQUET = FORMS = ("default", "raw", "jsonl", "csv", "parquet")
+DEFAULT_LIMIT = 100
 LEVEL = "detected_level"
 _COLOURS = {
     "critical": "bright_magenta",
@@ -50,7 +52,7 @@ _COLOURS = {
 @dataclass(frozen=True)
 class LogqlCommand:
     """The options of the command. `start`, `end` and `at` are times of the native API; `at`: evaluate at this time
-    only."""
+    only. `limit` 0: all lines. `before` and `after`: lines around each hit."""
 
     text: str
     start: str = ""
@@ -58,10 +60,12 @@ class LogqlCommand:
     since: str = ""
     at: str = ""
     step: str = ""
-    limit: int = 100
+    limit: int = DEFAULT_LIMIT
     forward: bool = False
     form: str = DEFAULT
     labels: bool = True
+    before: int = 0
+    after: int = 0
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -70,6 +74,15 @@ class LogqlCommand:
             raise UserError("--since and --from are both given: give only one of them")
         if self.at and (self.start or self.end or self.since or self.step):
             raise UserError("--at is one time: --from, --to, --since and --step need a range")
+        if self.is_whole and (self.at or self.before or self.after):
+            raise UserError("an export of all lines (--limit 0, csv, parquet) takes no --at, -A, -B or -C")
+        if self.form in (CSV, PARQUET) and self.limit not in (0, DEFAULT_LIMIT):
+            raise UserError(f"--output {self.form} writes all lines: leave --limit out, or use --output jsonl")
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all lines are exported."""
+        return self.limit == 0 or self.form in (CSV, PARQUET)
 
     def times(self, now_ns: int) -> TimeRange:
         """Return the range of the query; with `at` its end is the time."""
@@ -100,6 +113,9 @@ def ask_logql(client: Client, command: LogqlCommand, now_ns: int) -> int:
 
 
 def _ask(client: Client, command: LogqlCommand, now_ns: int) -> None:
+    if command.is_whole:
+        _export(client, command, command.times(now_ns))
+        return
     times, width = command.times(now_ns), page_width()
     seconds = fitting_step((times.end_ns - times.start_ns) // MS_NS, dot_columns(width))
     step = command.step or f"{seconds}s"
@@ -110,7 +126,11 @@ def _ask(client: Client, command: LogqlCommand, now_ns: int) -> None:
         answer = client.logql("query", {**asked, "time": iso_time(times.end_ns)})
     else:
         bounds = {"start": iso_time(times.start_ns), "end": iso_time(times.end_ns), "step": step}
-        answer = client.logql("query_range", asked | bounds)
+        around = bool(command.before or command.after)
+        answer = client.logql("query_range", asked | bounds, by_kind=around)
+        if around and answer["data"]["resultType"] == "streams":
+            _show_around(client, command, answer["data"]["result"])
+            return
     kind, result = answer["data"]["resultType"], answer["data"]["result"]
     if kind == "streams":
         _show_entries(read_entries(result, forward=command.forward), command)
@@ -122,6 +142,66 @@ def _ask(client: Client, command: LogqlCommand, now_ns: int) -> None:
         show_series(Answer(read_series(kind, result), step_ms=step_ms), shown, ends, width)
     for warning in answer.get("warnings", []):
         say(f"warning: {warning}")
+
+
+def _export(client: Client, command: LogqlCommand, times: TimeRange) -> None:
+    """Write all lines as they come."""
+    direction = "forward" if command.forward else "backward"
+    asked = {"query": command.text, "start": iso_time(times.start_ns), "end": iso_time(times.end_ns)}
+    asked["direction"] = direction
+    if command.form in (CSV, PARQUET):
+        if command.form == PARQUET and sys.stdout.isatty():
+            raise UserError("Parquet is not text: write it to a file, with > lines.parquet")
+        client.download_lines({**asked, "format": command.form}, sys.stdout.buffer)
+        sys.stdout.flush()
+        return
+    count = 0
+    with client.exported_lines(asked) as lines:
+        for line in lines:
+            count += 1
+            labels = {**line["stream"], **line["metadata"], **line["parsed"]}
+            sys.stdout.write(_line_text(ShownEntry(_time_ns(line["timestamp"]), line["line"], labels), command))
+    if not count:
+        say("no lines")
+
+
+def _time_ns(text: str) -> int:
+    found = read_time(text)
+    if found is None:
+        raise UserError(f"the server sent {text!r}, which is not a time")
+    return found[0]
+
+
+def _show_around(client: Client, command: LogqlCommand, streams: Sequence[Mapping[str, Any]]) -> None:
+    """Show the lines around each hit; one more is requested to see which lines follow each other."""
+    counts = {"before": str(command.before), "after": str(command.after + 1)}
+    shown = lines_around(
+        streams,
+        command.before,
+        command.after,
+        lambda stream, time_ns: client.log_context({**counts, "stream": stream, "time": time_ns}),
+    )
+    count = 0
+    for one in shown:
+        if count and not one.follows and command.form != JSONL:
+            sys.stdout.write("--\n")
+        mark = ("> " if one.is_hit else "  ") if command.form == DEFAULT else ""
+        entry = ShownEntry(one.time_ns, one.line, one.labels)
+        sys.stdout.write(mark + _line_text(entry, command, {"hit": one.is_hit}))
+        count += 1
+    if not count:
+        say("no lines")
+
+
+def _line_text(entry: ShownEntry, command: LogqlCommand, more: Mapping[str, Any] | None = None) -> str:
+    """Return one line of the output; `more` are further members of a JSON object."""
+    if command.form == RAW:
+        return for_terminal(f"{entry.line}\n", sys.stdout)
+    if command.form == JSONL:
+        value = {**_object(entry, labels=command.labels), **(more or {})}
+        return for_terminal(f"{orjson.dumps(value).decode()}\n", sys.stdout)
+    labels = short_labels(entry.labels) if command.labels else ""
+    return "".join(_parts(entry, labels, coloured=is_coloured(sys.stdout))) + "\n"
 
 
 def _duration_ns(option: str, text: str) -> int:
@@ -192,10 +272,14 @@ def show_lines(entries: Sequence[ShownEntry], output: TextIO, *, labels: bool) -
     common = _common_labels(entries) if labels else {}
     if common:
         say(f"labels of all lines: {short_labels(common)}")
-    coloured = output.isatty() and not os.environ.get("NO_COLOR")
+    coloured = is_coloured(output)
     for entry in entries:
         own = {name: value for name, value in entry.labels.items() if labels and name not in common}
         output.write("".join(_parts(entry, short_labels(own), coloured=coloured)) + "\n")
+
+
+def is_coloured(output: TextIO) -> bool:
+    return output.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _parts(entry: ShownEntry, labels: str, *, coloured: bool) -> Iterator[str]:

@@ -29,7 +29,8 @@ _DEGRADED = "lakerunner-degraded"
 _WARNINGS = "lakerunner-warnings"
 _JSON = {"content-type": "application/json"}
 _SQL, _PROMQL, _PROMETHEUS = "/api/v1/sql", "/api/v1/metrics/query", "/prometheus/api/v1"
-_LOKI = "/loki/api/v1"
+_LOKI, _LOGS = "/loki/api/v1", "/api/v1/logs"
+_BY_KIND = {"x-loki-response-encoding-flags": "categorize-labels"}
 _PLAIN = "text/plain"
 _PLACE = re.compile(r"\bline (\d+), col (\d+)\b")
 
@@ -109,9 +110,37 @@ class Client:
             lines: list[str] = orjson.loads(response.read())["plan"]
             return lines
 
-    def logql(self, endpoint: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Return the answer of Loki's API. They are sent as a form, because a query may be longer than a URL may be."""
-        return self._json("POST", f"{_LOKI}/{endpoint}", {}, parameters)
+    def logql(self, endpoint: str, parameters: Mapping[str, str], *, by_kind: bool = False) -> dict[str, Any]:
+        """Return the answer of Loki's API. They are sent as a form, because a query may be longer than a URL may be.
+        `by_kind`: the labels of entries are told apart by kind."""
+        return self._json("POST", f"{_LOKI}/{endpoint}", {}, parameters, _BY_KIND if by_kind else {})
+
+    def log_context(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Return the lines before and after a line of a stream."""
+        return self._json("GET", f"{_LOGS}/context", parameters)
+
+    @contextmanager
+    def exported_lines(self, parameters: Mapping[str, str]) -> Iterator[Iterator[dict[str, Any]]]:
+        """Yield all lines of a log query as they come. Leaving the block before the end stops the export."""
+        with self._exported({**parameters, "format": "ndjson"}) as response, closing(_lines(response)) as lines:
+            yield map(_exported_line, lines)
+
+    def download_lines(self, parameters: Mapping[str, str], output: ByteOutput) -> None:
+        """Write all lines of a log query in a format of the server; raise if they are not complete."""
+        with self._exported(parameters) as response:
+            for piece in response.iter_bytes():
+                output.write(piece)
+
+    @contextmanager
+    def _exported(self, parameters: Mapping[str, str]) -> Iterator[httpx.Response]:
+        try:
+            with self._http.stream("POST", f"{_LOGS}/export", data=dict(parameters)) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _error_in(response)
+                yield response
+        except httpx.TransportError as error:
+            raise self._away(error) from error
 
     def tables(self) -> list[dict[str, Any]]:
         tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
@@ -151,9 +180,10 @@ class Client:
         path: str,
         params: Mapping[str, str | list[str]],
         form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         try:
-            response = self._http.request(method, path, params=params, data=form)
+            response = self._http.request(method, path, params=params, data=form, headers=headers)
         except httpx.TransportError as error:
             raise self._away(error) from error
         if response.status_code != 200:
@@ -192,6 +222,14 @@ def _lines(response: httpx.Response) -> Generator[bytes]:
     for piece in response.iter_bytes():
         *lines, rest = (rest + piece).split(b"\n")
         yield from lines
+
+
+def _exported_line(line: bytes) -> dict[str, Any]:
+    """Read a line of an export; the last one of an export that failed says why."""
+    found: dict[str, Any] = orjson.loads(line)
+    if "line" not in found:
+        raise error_from_body(found["error"])
+    return found
 
 
 def _error_in(response: httpx.Response) -> LakerunnerError:

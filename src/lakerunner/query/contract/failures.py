@@ -6,8 +6,10 @@ them on. Paths of our files are removed.
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -40,6 +42,10 @@ class Limits:
     hidden: tuple[Path, ...] = ()
     rows_setting: str = "query_max_rows"
     memory_setting: str = ""  # as messages name it; empty: query_memory and its value
+
+    def lifted(self) -> Limits:
+        """Return the limits without those of rows and of time in all."""
+        return replace(self, max_rows=sys.maxsize, seconds=math.inf)
 
     @property
     def memory_bytes(self) -> int:
