@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from anyio import to_thread
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from lakerunner.model.errors import NotAllowed, NotAuthenticated
@@ -44,7 +44,7 @@ class Authenticator:
     keyless_share: Callable[[], Share] = Share
     names: frozenset[str] = frozenset()
 
-    async def admit(self, request: Request, role: Role) -> Caller:
+    async def admit(self, request: HTTPConnection, role: Role) -> Caller:
         """Return the caller, as `caller` does, without blocking the event loop.
 
         From then on the request's body counts towards its organization (`BodyBudget` in `api/app.py`): call this

@@ -43,6 +43,7 @@ class LogqlQuestion:
     direction: Literal["backward", "forward"] = "backward"
     rules: StreamRules = DEFAULT_RULES
     limits: LogLimits = DEFAULT_LIMITS
+    with_deliveries: bool = False  # log queries also return the columns that tell a repeated delivery
 
     @property
     def instant(self) -> bool:
@@ -67,7 +68,8 @@ def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Pla
     backward = question.direction == "backward"
     leaf = Leaf(lines_scan(question.start_ns, question.end_ns), LogLines.of(pipeline, question.rules, now_ns))
     order = "DESC" if backward else "ASC"
-    columns = ", ".join(("timestamp", "line", *KINDS))
+    deliveries = ("delivery", "delivery_row") if question.with_deliveries else ()
+    columns = ", ".join(("timestamp", "line", *KINDS, *deliveries))
     # A row that was delivered twice counts once; it has the same time both times, so that it is in one round.
     sql = (
         f'SELECT {columns} FROM "{RELATION}" QUALIFY delivery IS NULL OR row_number() OVER '

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.segment import Segment
 from lakerunner.plan.explain import Explain
 
 DUCKDB, SPARK = "duckdb", "spark"
@@ -31,7 +32,8 @@ class SparkIsOff(UserError):
 class Options:
     """`partial`: what cannot be read is named in the account instead of being an error. `streamed`: series in groups of
     time, the first of them soon, which takes longer in all. `text`: what the user wrote, for positions in errors.
-    `planned`: the seconds that making the plan took. `engine`: what runs the units, one of ENGINES."""
+    `planned`: the seconds that making the plan took. `engine`: what runs the units, one of ENGINES. `segments`: read
+    exactly these for the only leaf of a plan with an SQL finish, in place of those that the index would name."""
 
     now_ns: int
     partial: bool = False
@@ -40,3 +42,4 @@ class Options:
     text: str = ""
     planned: float = 0.0
     engine: str = DUCKDB
+    segments: tuple[Segment, ...] | None = None

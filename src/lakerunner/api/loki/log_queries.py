@@ -7,7 +7,7 @@ sent before all of it is computed. If the client leaves, its query ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,16 +93,12 @@ class LogQueries:
         start, end = given.ordered_bounds(asked.now_ns())
         limit, direction = given.limit(), given.direction()
         step, interval = given.step(start, end), given.interval()
-        if isinstance(parse_logql(text), Pipeline) and limit > self.most.entries:
-            raise LokiError(
-                "max entries limit per query exceeded, limit > max_entries_limit_per_query "
-                f"({limit} > {self.most.entries})"
-            )
+        if isinstance(parse_logql(text), Pipeline):
+            refuse_many_entries(limit, self.most)
         # With an interval it is known only afterwards how many lines have to be looked at.
         read = None if interval else limit
         question = LogqlQuestion(text, start, end, step, read, direction, limits=self.most.query)
-        flags = asked.http.headers.get(FLAGS_HEADER, "").split(",")
-        return LogRequest(question, limit, interval, CATEGORIZE in (flag.strip() for flag in flags))
+        return LogRequest(question, limit, interval, is_categorized(asked.http.headers))
 
     async def _answer(
         self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], Chunks]
@@ -124,6 +120,18 @@ class LogQueries:
             return await asked.respond(begin, write)
         except Exception as error:
             raise to_query_error(error) from error
+
+
+def refuse_many_entries(limit: int, most: LokiLimits) -> None:
+    if limit > most.entries:
+        raise LokiError(
+            f"max entries limit per query exceeded, limit > max_entries_limit_per_query ({limit} > {most.entries})"
+        )
+
+
+def is_categorized(headers: Mapping[str, str]) -> bool:
+    """Return whether the client wants the labels of entries apart by kind."""
+    return CATEGORIZE in (flag.strip() for flag in headers.get(FLAGS_HEADER, "").split(","))
 
 
 def _body(answer: Any, parsed: LogRequest, began: float) -> Chunks:

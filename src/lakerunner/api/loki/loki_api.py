@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 from anyio import to_thread
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -149,7 +149,7 @@ def _old(queries: LogQueries, lists: StreamLists) -> dict[str, tuple[Answer, Ope
     }
 
 
-def refuse_other_tenant(request: Request, organization: Organization) -> None:
+def refuse_other_tenant(request: HTTPConnection, organization: Organization) -> None:
     """Raise NotAllowed if the header names another organization than that of the caller, by name or id."""
     named = request.headers.get(TENANT_HEADER, "").strip()
     if named and named not in (organization.name, str(organization.id)):
