@@ -21,8 +21,6 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_queries import LokiLimits
 from lakerunner.api.loki.loki_api import LokiApi
-from lakerunner.api.loki.tail.line_follower import LineFollower
-from lakerunner.api.loki.tail.tail_api import TailApi
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
@@ -34,6 +32,8 @@ from lakerunner.api.push.receiver import PushLimits, Receiver
 from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.sql.sql_api import SqlApi
+from lakerunner.api.tail.line_follower import LineFollower
+from lakerunner.api.tail.tail_api import TailApi
 from lakerunner.api.tls import Certificate
 from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.logql.log_limits import LogLimits

@@ -22,10 +22,10 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.loki.known_rules import KnownRules
-from lakerunner.api.loki.tail.line_follower import LineFollower
-from lakerunner.api.loki.tail.tail_api import TailApi, TailLimits
 from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind
+from lakerunner.api.tail.line_follower import LineFollower
+from lakerunner.api.tail.tail_api import TailApi, TailLimits
 from lakerunner.api.tls import Certificate
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index

@@ -16,9 +16,9 @@ from websockets.sync.client import ClientConnection
 from api.loki.loki_lake import CART, PAY, SECOND
 from api.loki.tail_lake import WAIT, TailLake, frame, lines, lines_of, tail_lake
 from conformance.answer import LogEntry
-from lakerunner.api.loki.tail import tail_api
-from lakerunner.api.loki.tail.tail_api import TailLimits
-from lakerunner.api.loki.tail.tail_queue import QueueBounds
+from lakerunner.api.tail import tail_api
+from lakerunner.api.tail.tail_api import TailLimits
+from lakerunner.api.tail.tail_queue import QueueBounds
 from lakerunner.index.commit import Commit, write_commit
 from query.sample_lake import OTHER, START
 

@@ -24,7 +24,7 @@ from uuid import UUID
 from lakerunner.api.errors import error_body
 from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_json import LogEntry
-from lakerunner.api.loki.tail.tail_queue import TailQueue
+from lakerunner.api.tail.tail_queue import TailQueue
 from lakerunner.index.commits import Beginning
 from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
 from lakerunner.model.errors import LakerunnerError, Unavailable
@@ -37,7 +37,7 @@ SECONDS = 1.0  # between two looks at the index
 DELIVERIES = 10_000  # rows of deliveries that a tail remembers
 PENDING_MAX = 1000  # segments that wait to be read for one tail
 READERS = 4
-_logger = logging.getLogger("lakerunner.api.loki.tail")
+_logger = logging.getLogger("lakerunner.api.tail")
 
 
 class CommitSource(Protocol):

@@ -25,9 +25,9 @@ from lakerunner.api.loki.log_parameters import LATEST_NS, LogParameters
 from lakerunner.api.loki.log_queries import LokiLimits, is_categorized, refuse_many_entries
 from lakerunner.api.loki.loki_api import OLD_ROOT, ROOT, refuse_other_tenant
 from lakerunner.api.loki.loki_errors import LokiError, error_response
-from lakerunner.api.loki.tail.line_follower import LineFollower, Tail
-from lakerunner.api.loki.tail.tail_queue import QueueBounds, TailFrame, TailQueue
 from lakerunner.api.query_service import QueryRequest, QueryService
+from lakerunner.api.tail.line_follower import LineFollower, Tail
+from lakerunner.api.tail.tail_queue import QueueBounds, TailFrame, TailQueue
 from lakerunner.logql.log_plan import LogqlQuestion
 from lakerunner.logql.stages.pipeline import check_stage
 from lakerunner.logql.text.parse import parse_logql
