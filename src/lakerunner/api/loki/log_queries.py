@@ -28,6 +28,7 @@ from lakerunner.api.loki.log_json import (
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.loki_errors import LokiError, to_query_error
 from lakerunner.api.loki.query_stats import query_stats
+from lakerunner.api.loki.query_tags import cut_series, is_drilldown, log_tags
 from lakerunner.api.prometheus.response import account_warnings
 from lakerunner.api.query_service import QueryRequest
 from lakerunner.api.stream import Close, stream_response
@@ -107,10 +108,13 @@ class LogQueries:
 
         def begin() -> Any:
             planning = time.perf_counter()
-            question = replace(parsed.question, rules=self.rules.of(asked.organization))
+            cut = replace(parsed.question.limits, cut_answer=is_drilldown(asked.http.headers))
+            question = replace(parsed.question, rules=self.rules.of(asked.organization), limits=cut)
             plan = compile_logql(question, now_ns)
             options = Options(now_ns, text=parsed.question.text, planned=time.perf_counter() - planning)
             return self.engine.answer(asked.organization, plan, options)
+
+        log_tags(asked)
 
         async def write(answer: Any, close: Close) -> Response:
             chunks = await to_thread.run_sync(body, answer, parsed, began, abandon_on_cancel=True)
@@ -138,14 +142,15 @@ def _body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
     """Compute the answer, and return its text."""
     if isinstance(answer, SeriesAnswer):
         (group,) = answer
+        group, cut = cut_series(group, parsed.question.limits.max_series)
         kind, result, count = samples_json(group, instant=parsed.question.instant)
         groups = StreamGroups()
     else:
-        groups = read_streams(answer, parsed)
+        groups, cut = read_streams(answer, parsed), []
         kind, result, count = STREAMS, streams_json(groups), groups.count
     stats = query_stats(answer.account, time.perf_counter() - began, count)
     return answer_chunks(
-        kind, result, stats, account_warnings(answer.account), [CATEGORIZE] if groups.categorized else []
+        kind, result, stats, [*account_warnings(answer.account), *cut], [CATEGORIZE] if groups.categorized else []
     )
 
 

@@ -204,7 +204,7 @@ class LineFollower:
             if self._away != str(error):
                 self._away = str(error)
                 expected = isinstance(error, Unavailable)
-                _logger.warning("tails wait for the index", exc_info=None if expected else error)
+                _logger.warning("tails wait for the index: %s", error, exc_info=None if expected else error)
             segments = []
         now = monotonic()
         with self._state:
@@ -229,7 +229,7 @@ class LineFollower:
                     break
             tail.unread = ()
         except Unavailable as error:
-            _logger.info("a tail waits for workers", extra={"reason": str(error)})
+            _logger.info("a tail waits for workers: %s", error)
         except LakerunnerError as error:
             tail.end(str(error))
         except Exception as error:

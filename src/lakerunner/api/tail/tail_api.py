@@ -20,10 +20,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from lakerunner.api.auth import refuse_other_tenant
 from lakerunner.api.loki import loki_operations as operations
 from lakerunner.api.loki.log_parameters import LATEST_NS, LogParameters
 from lakerunner.api.loki.log_queries import LokiLimits, is_categorized, refuse_many_entries
-from lakerunner.api.loki.loki_api import OLD_ROOT, ROOT, refuse_other_tenant
+from lakerunner.api.loki.loki_api import OLD_ROOT, ROOT
 from lakerunner.api.loki.loki_errors import LokiError, error_response
 from lakerunner.api.query_service import QueryRequest, QueryService
 from lakerunner.api.tail.line_follower import LineFollower, Tail
@@ -79,7 +80,7 @@ class TailApi:
     async def tail(self, socket: WebSocket, *, legacy: bool) -> None:
         try:
             caller = await self.service.authenticator.admit(socket, Role.READ)
-            refuse_other_tenant(socket, caller.organization)
+            refuse_other_tenant(socket.headers, caller.organization)
             session = _Session(self, socket, caller, legacy=legacy)
             with self._place(caller.organization.id):
                 await session.run()
