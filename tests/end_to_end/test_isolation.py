@@ -233,9 +233,10 @@ def test_the_same_promql_at_once(lakes: Lakes, kind: str) -> None:
 def test_what_is_pushed_is_stored_as_the_pushers(lakes: Lakes) -> None:
     for tenant, other in OTHER.items():
         sent = Sent("POST", "/v1/logs", data=request_of(f"{tenant.name} pushed", service=other.word("svc")))
-        headers = {"content-type": "application/x-protobuf", "x-scope-orgid": str(other.organization.id)}
-        response = answered(lakes.shared, replace(sent, headers=headers), lakes.shared.secret(tenant, "writer"))
-        assert response.status_code == 200, response.text
+        for name, status in (("x-organization-id", 200), ("x-scope-orgid", 403)):
+            headers = {"content-type": "application/x-protobuf", name: str(other.organization.id)}
+            response = answered(lakes.shared, replace(sent, headers=headers), lakes.shared.secret(tenant, "writer"))
+            assert response.status_code == status, response.text
     stored = pushed_objects(lakes.shared.store)
     assert stored
     for tenant in OTHER:

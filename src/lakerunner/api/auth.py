@@ -21,13 +21,14 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from anyio import to_thread
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from lakerunner.model.errors import NotAllowed, NotAuthenticated
 from lakerunner.model.organization import EVERY_ROLE, Caller, Organization, Role, Share
 
 KEY_HEADERS = ("x-cardinalhq-api-key", "api-key", "x-api-key")
+TENANT_HEADER = "x-scope-orgid"  # Loki's
 _HOW = "send it as `Authorization: Bearer KEY`"
 _HINT = "send an API key (`lakerunner keys create NAME`)"
 _PLAIN = ("localhost", "127.0.0.1", "::1")
@@ -44,7 +45,7 @@ class Authenticator:
     keyless_share: Callable[[], Share] = Share
     names: frozenset[str] = frozenset()
 
-    async def admit(self, request: Request, role: Role) -> Caller:
+    async def admit(self, request: HTTPConnection, role: Role) -> Caller:
         """Return the caller, as `caller` does, without blocking the event loop.
 
         From then on the request's body counts towards its organization (`BodyBudget` in `api/app.py`): call this
@@ -78,6 +79,16 @@ class Authenticator:
             raise NotAuthenticated("API key is unknown or revoked")
         found.require(role)
         return found
+
+
+def refuse_other_tenant(headers: Mapping[str, str], organization: Organization) -> None:
+    """Raise NotAllowed if Loki's tenant header names another organization than that of the caller, by name or id."""
+    named = headers.get(TENANT_HEADER, "").strip()
+    if named and named not in (organization.name, str(organization.id)):
+        raise NotAllowed(
+            f"X-Scope-OrgID {named[:200]!r} is not the organization of the request ({organization.name}): leave the "
+            "header out, or send a key of that organization"
+        )
 
 
 def organization_of(scope: Scope) -> UUID | None:

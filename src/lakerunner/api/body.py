@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 from anyio import to_thread
 from isal import igzip, isal_zlib
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from lakerunner.model.errors import BadMediaType, TooLarge, UserError
 
@@ -180,6 +180,11 @@ class FormParameters:
         if body and content_type(request) != FORM:
             raise UserError(f"error parsing form values: the body of a POST is {FORM}")
         return cls(_pairs(body) + _pairs(request.scope["query_string"]), request.path_params)
+
+    @classmethod
+    def in_query(cls, request: HTTPConnection) -> Self:
+        """Read the parameters of the query string alone."""
+        return cls(_pairs(request.scope["query_string"]), request.path_params)
 
     def all(self, name: str) -> list[str]:
         return self._values.get(name, [])

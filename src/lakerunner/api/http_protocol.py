@@ -2,7 +2,8 @@
 
 uvicorn's httptools protocol reads a head of any size into memory, waits for it forever, and drops the body of a request
 with an `Upgrade` header. Here the size and time of a head, the rate of a body and the number of connections are
-bounded, and `Upgrade` is ignored, as RFC 9110 (7.8) allows: the request is served as HTTP/1.1, with its body.
+bounded. A GET of a path that the application serves over WebSockets can become one (`socket_protocol.py`). Any other
+`Upgrade` is ignored, as RFC 9110 (7.8) allows: the request is served as HTTP/1.1, with its body.
 
 A request that breaks a bound gets its status if the client can still read it, and its connection is closed; the
 application gets nothing more of it.
@@ -11,6 +12,7 @@ application gets nothing more of it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from typing import Any, Protocol
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from lakerunner.api.socket_protocol import LINE_MAX_BYTES, BoundedSocket
 from lakerunner.model.errors import Busy
 
 PIPELINE_MAX = 64
@@ -93,10 +96,19 @@ class BoundedProtocol(HttpToolsProtocol):
     wire: asyncio.Transport
 
     def __init__(
-        self, *given: Any, bounds: Bounds, waiting: IdleConnections, wire: asyncio.Transport | None = None, **named: Any
+        self,
+        *given: Any,
+        bounds: Bounds,
+        waiting: IdleConnections,
+        wire: asyncio.Transport | None = None,
+        sockets: Collection[str] = (),
+        **named: Any,
     ) -> None:
-        """`wire` is the TCP transport of a connection with TLS; without TLS it is the only transport."""
+        """`wire` is the TCP transport of a connection with TLS; without TLS it is the only transport. `sockets` are
+        the paths that are served over WebSockets."""
         super().__init__(*given, **named)
+        self._named = named
+        self._sockets = sockets
         self._below = wire
         self._bounds = bounds
         self._waiting = waiting
@@ -155,6 +167,8 @@ class BoundedProtocol(HttpToolsProtocol):
             bad = cause if isinstance(cause, _BadRequest) else _BadRequest(400, f"not a valid HTTP request: {error}")
             self._refuse(bad.status, str(bad))
             return
+        if self.transport.get_protocol() is not self:
+            return
         self._collected = 0 if self._progress else self._collected + len(data)
         if (self._in_head or self._in_body) and self._collected > self._bounds.head_bytes:
             self._refuse(431, self._head_too_large())
@@ -166,6 +180,9 @@ class BoundedProtocol(HttpToolsProtocol):
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as stopped:
+                if self._is_socket():
+                    self._become_socket(data[stopped.args[0] :])
+                    return
                 # httptools skips the body of such a request, and its parser accepts no more data. So a new parser
                 # gets the same head without the Upgrade header, and then the body.
                 data = self._head_without_upgrade() + data[stopped.args[0] :]
@@ -176,9 +193,35 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
 
     def _head_without_upgrade(self) -> bytes:
-        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
-        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        lines = [line for line in self._head_lines() if not line.startswith(b"upgrade:")]
         return b"\r\n".join((*lines, b"", b""))
+
+    def _head_lines(self) -> list[bytes]:
+        first = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        return [first, *(b"%s: %s" % header for header in self.headers)]
+
+    def _is_socket(self) -> bool:
+        """Return whether the request asks for a WebSocket on one of our paths, and nothing else is going on."""
+        return (
+            self.url.partition(b"?")[0].decode("latin-1") in self._sockets
+            and self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and self._host_count == 1
+            and [value.lower() for name, value in self.headers if name == b"upgrade"] == [b"websocket"]
+            and (self.cycle is None or self.cycle.response_complete)
+            and max(map(len, self._head_lines())) <= LINE_MAX_BYTES
+        )
+
+    def _become_socket(self, rest: bytes) -> None:
+        """Hand the connection over to the protocol of WebSockets, with its request and what came behind it."""
+        self._waiting.remove(self)
+        self._watch("")
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        socket = BoundedSocket(wire=self.wire, **self._named)
+        self.transport.set_protocol(socket)
+        socket.connection_made(self.transport)
+        socket.data_received(b"\r\n".join((*self._head_lines(), b"", b"")) + rest)
 
     # What the parser finds
 

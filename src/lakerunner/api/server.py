@@ -18,11 +18,13 @@ from functools import partial
 from typing import Any, cast
 
 import uvicorn
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from lakerunner.api.auth import is_loopback_ip
 from lakerunner.api.http_protocol import BoundedProtocol, Bounds, IdleConnections
+from lakerunner.api.socket_protocol import PING_SECONDS, PONG_SECONDS, SOCKET_MESSAGE_BYTES
 from lakerunner.api.stream import RunningRequests
 from lakerunner.api.tls import Certificate
 from lakerunner.model.errors import Unavailable, UserError
@@ -34,10 +36,11 @@ _CUT_SECONDS = 3  # for requests that are cut off after that to report it to the
 
 def _is_news(record: logging.LogRecord) -> bool:
     """Filter uvicorn's log lines about answers that were cut off: the server stops, or the source of the answer has
-    logged the reason already (`Broken` in api/stream.py)."""
+    logged the reason already (`Broken` in api/stream.py). Those about WebSockets are an access log."""
     error = record.exc_info[1] if record.exc_info else None
     cut_off = str(record.msg).startswith(("Cancel ", "ASGI callable returned without completing response"))
-    return not isinstance(error, asyncio.CancelledError) and not cut_off
+    accessed = str(record.msg).startswith('%s - "WebSocket')
+    return not isinstance(error, asyncio.CancelledError) and not cut_off and not accessed
 
 
 logging.getLogger("uvicorn.error").addFilter(_is_news)
@@ -115,7 +118,8 @@ class HttpServer:
         self._scheme = "https" if certificate else "http"
         self._on_death = on_death
         waiting = IdleConnections()
-        http = partial(BoundedProtocol, bounds=bounds, waiting=waiting)
+        sockets = {route.path for route in getattr(app, "routes", ()) if isinstance(route, WebSocketRoute)}
+        http = partial(BoundedProtocol, bounds=bounds, waiting=waiting, sockets=sockets)
         tls = certificate and partial(Handshake, certificate=certificate, bounds=bounds, waiting=waiting, http=http)
         self._requests = RunningRequests(app)
         config = uvicorn.Config(
@@ -124,7 +128,11 @@ class HttpServer:
             access_log=False,
             lifespan="off",
             http=cast(type[asyncio.Protocol], tls or http),
-            ws="none",
+            ws="none",  # BoundedProtocol chooses the protocol of WebSockets
+            ws_max_size=SOCKET_MESSAGE_BYTES,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PONG_SECONDS,
+            ws_per_message_deflate=False,
             loop="asyncio",
             timeout_graceful_shutdown=_DRAIN_SECONDS + _CUT_SECONDS,
             timeout_keep_alive=bounds.idle_seconds,

@@ -256,7 +256,7 @@ class RunningRequests:
         try:
             await self._app(scope, receive, note)
         except asyncio.CancelledError:
-            if begun or not self.are_cut:
+            if begun or not self.are_cut or scope["type"] != "http":
                 raise
             await on_lakerunner_error(None, Stopping())(scope, receive, send)
         finally:

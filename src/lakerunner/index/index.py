@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from lakerunner.index.api_keys import Keys
 from lakerunner.index.commit import Commit, write_commit
+from lakerunner.index.commits import Commits
 from lakerunner.index.database import Connection, Database, load_queries
 from lakerunner.index.inspect import Inspect
 from lakerunner.index.migrate import load_migrations, migrate
@@ -82,6 +83,7 @@ class Index:
         self.keys = Keys(database)
         self.sources = Sources(database)
         self.segments = Segments(database)
+        self.commits = Commits(database, self.segments)
         self.tending = Tending(database, self.segments)
         self.pushes = Pushes(database)
         self.outbox = Outbox(database)

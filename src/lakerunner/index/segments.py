@@ -55,6 +55,29 @@ class Segments:
     ) -> SegmentPick:
         """Return the live segments that overlap the range and may hold rows that meet the conditions; without their
         fingerprints, which are many and no longer needed."""
+        with self._database.transaction() as transaction:
+            return self._pick(transaction, organization, signal, time, conditions, frequency_ms)
+
+    def pick_committed(
+        self, organization: UUID, time: TimeRange, after: int
+    ) -> tuple[tuple[Segment, ...], frozenset[UUID]]:
+        """Return the live log segments that overlap the range, and the ids of those that ingest has committed above
+        the number `after`, both of one moment."""
+        with self._database.transaction() as transaction:
+            transaction.run("segments.one_snapshot")
+            picked = self._pick(transaction, organization, "logs", time)
+            ids = transaction.rows("segments.committed_ids", {"organization": organization, "after": after})
+        return picked.segments, frozenset(id_ for (id_,) in ids)
+
+    def _pick(
+        self,
+        transaction: Transaction,
+        organization: UUID,
+        signal: str,
+        time: TimeRange,
+        conditions: tuple[Condition, ...] = (),
+        frequency_ms: int = 0,
+    ) -> SegmentPick:
         values = {
             "organization": organization,
             "signal": signal,
@@ -64,12 +87,11 @@ class Segments:
         }
         groups = fingerprint_groups(signal, conditions)
         values |= dict.fromkeys(_WANTED) | {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
-        with self._database.transaction() as transaction:
-            rows = transaction.rows("segments.pick_pruned" if groups else "segments.pick", values)
-            held = [row[2:] for row in rows if row[2] is not None]
-            sets = self._sets.load(transaction, {row[-1] for row in held})
-            before_ns = {int(frequency): ns for frequency, ns in (rows[0][0] or {}).items()}
-            expiry = find_expiry(transaction, values, before_ns, [(time.start_ns, time.end_ns)])
+        rows = transaction.rows("segments.pick_pruned" if groups else "segments.pick", values)
+        held = [row[2:] for row in rows if row[2] is not None]
+        sets = self._sets.load(transaction, {row[-1] for row in held})
+        before_ns = {int(frequency): ns for frequency, ns in (rows[0][0] or {}).items()}
+        expiry = find_expiry(transaction, values, before_ns, [(time.start_ns, time.end_ns)])
         return SegmentPick(tuple(_read_segment(row, sets) for row in held), rows[0][1] if groups else len(held), expiry)
 
     def pick_tiers(

@@ -9,17 +9,22 @@ from typing import Any
 from lakerunner.model.errors import TooLarge
 from lakerunner.series.bounds import too_many_samples
 
+INNER_FACTOR = 10
+
 
 @dataclass(frozen=True)
 class LogLimits:
     """`max_series`: of a range aggregation and of the answer. `max_samples`: lines of a metric query that pass their
-    pipeline, and values that are held at once."""
+    pipeline, and values that are held at once. `cut_answer`: an answer with more series is cut, to one more than
+    `max_series`, instead of refused; range aggregations, whose series cannot be cut without a wrong answer, may then
+    have INNER_FACTOR times as many."""
 
     max_series: int = 200_000
     max_samples: int = 50_000_000
+    cut_answer: bool = False
 
     def check_series(self, count: int) -> None:
-        if count > self.max_series:
+        if count > self.max_series * (INNER_FACTOR if self.cut_answer else 1):
             raise TooLarge(
                 f"maximum number of series ({self.max_series}) reached for a single query (metrics_max_series): "
                 "use a more specific selector, a shorter range, or aggregate by fewer labels"
@@ -34,7 +39,7 @@ class LogLimits:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> LogLimits:
-        return cls(int(given["max_series"]), int(given["max_samples"]))
+        return cls(int(given["max_series"]), int(given["max_samples"]), bool(given["cut_answer"]))
 
 
 DEFAULT_LIMITS = LogLimits()

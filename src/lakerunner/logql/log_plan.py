@@ -44,6 +44,7 @@ class LogqlQuestion:
     direction: Literal["backward", "forward"] = "backward"
     rules: StreamRules = DEFAULT_RULES
     limits: LogLimits = DEFAULT_LIMITS
+    with_deliveries: bool = False  # log queries also return the columns that tell a repeated delivery
 
     @property
     def instant(self) -> bool:
@@ -69,7 +70,8 @@ def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Pla
     conditions = scan_conditions(pipeline.matchers, pipeline.stages, question.rules)
     scan = lines_scan(question.start_ns, question.end_ns, conditions)
     leaf = Leaf(scan, LogLines.of(pipeline, question.rules, now_ns))
-    return Plan((leaf,), lines_finish(backward=backward, limit=question.limit))
+    deliveries = ("delivery", "delivery_row") if question.with_deliveries else ()
+    return Plan((leaf,), lines_finish(backward=backward, limit=question.limit, more=deliveries))
 
 
 def lines_finish(*, backward: bool, limit: int | None, more: tuple[str, ...] = (), where: str = "") -> SqlFinish:

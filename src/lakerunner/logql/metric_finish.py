@@ -132,8 +132,11 @@ class LogqlFinish(SeriesFinish):
         value = finish(evaluator.evaluate(parts.expression, self.steps))
         notes.add(evaluator.notes.all())
         if isinstance(value, Vector):
+            ordered = value if self.query.instant else sort_by_labels(value)
+            if self.query.limits.cut_answer:
+                return first_series(ordered, self.query.limits.max_series + 1)
             self.query.limits.check_series(len(value))
-            return value if self.query.instant else sort_by_labels(value)
+            return ordered
         if not isinstance(value, Scalar | String):
             raise TypeError(f"a metric query gave a {type(value).__name__}")
         return value
@@ -153,6 +156,11 @@ class LogqlFinish(SeriesFinish):
         else:
             yield f"from {time_text(steps.start)} to {time_text(steps.end)}, every {interval_text(steps.step)}"
         yield f"evaluate {query_text(self.query.query)}"
+
+
+def first_series(vector: Vector, count: int) -> Vector:
+    """Return the first series; LogQL's have no histograms."""
+    return Vector(vector.labels[:count], vector.values[:count], vector.present[:count])
 
 
 class _NoSource(Source):

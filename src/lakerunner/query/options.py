@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.segment import Segment
 from lakerunner.plan.explain import Explain
 
 DUCKDB, SPARK = "duckdb", "spark"
@@ -32,7 +33,9 @@ class Options:
     """`partial`: what cannot be read is named in the account instead of being an error. `streamed`: series in groups of
     time, the first of them soon, which takes longer in all. `text`: what the user wrote, for positions in errors.
     `planned`: the seconds that making the plan took. `engine`: what runs the units, one of ENGINES. `whole`: rows are
-    returned however many they are and however long that takes in all, for an export; each unit has its limits still."""
+    returned however many they are and however long that takes in all, for an export; each unit has its limits still.
+    `segments`: read exactly these for the only leaf of a plan with an SQL finish, in place of those that the index
+    would name."""
 
     now_ns: int
     partial: bool = False
@@ -42,3 +45,4 @@ class Options:
     planned: float = 0.0
     engine: str = DUCKDB
     whole: bool = False
+    segments: tuple[Segment, ...] | None = None

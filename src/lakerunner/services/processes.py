@@ -32,6 +32,8 @@ from lakerunner.api.push.receiver import PushLimits, Receiver
 from lakerunner.api.query_service import QueryService
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.sql.sql_api import SqlApi
+from lakerunner.api.tail.line_follower import LineFollower
+from lakerunner.api.tail.tail_api import TailApi
 from lakerunner.api.tls import Certificate
 from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.logql.log_limits import LogLimits
@@ -218,12 +220,15 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     held = LogLimits(settings.metrics_max_series, settings.metrics_max_samples)
     rules = KnownRules(index.organizations.stream_rules)
     loki = LokiApi(engine, service, LokiLimits(query=held), prometheus.ready, rules)
+    follower = LineFollower(engine, rules, index.commits, now_ns)
+    parts.runtime.defer("tails", follower.close)
+    tail = TailApi(follower, service, loki.most)
     keys = KeysApi(index.keys, who, parts.keys.forget)
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
     warm_queries_aside(sandboxes, parts.runtime.stopping)
-    apis = (sql, native, native_metrics, prometheus, loki, keys, objects, work)
+    apis = (sql, native, native_metrics, prometheus, loki, tail, keys, objects, work)
     return [route for api in apis for route in api.routes()]
 
 

@@ -47,9 +47,9 @@ FLUENT_BIT = (
 PROMTAIL_HEADERS = {
     "content_type": "application/x-protobuf",
     "user_agent": "promtail/3.5.0",
-    "x_scope_orgid": "tenant-of-somebody",
+    "x_scope_orgid": ACME.name,
 }
-FLUENT_BIT_HEADERS = {"content_type": "application/json", "user_agent": "Fluent-Bit", "x_scope_orgid": "tenant"}
+FLUENT_BIT_HEADERS = {"content_type": "application/json", "user_agent": "Fluent-Bit", "x_scope_orgid": str(OTHER.id)}
 
 
 @pytest.mark.parametrize("path", [PUSH, "/api/prom/push"])
@@ -183,3 +183,11 @@ def test_beyond_what_may_wait_the_answer_is_429(doors: Doors) -> None:
     doors.release()
     for item in waiting:
         item.result(30)
+
+
+def test_another_organizations_tenant_is_refused(doors: Doors) -> None:
+    body = b'{"streams": [{"stream": {"a": "b"}, "values": [["1700000000000000000", "x"]]}]}'
+    for tenant, status in ((ACME.name, 204), (str(ACME.id), 204), (OTHER.name, 403)):
+        headers = {"content-type": "application/json", "authorization": "Bearer lrk_acme", "x-scope-orgid": tenant}
+        answer = httpx.post(f"{doors.url}/loki/api/v1/push", content=body, headers=headers)
+        assert (answer.status_code, tenant) == (status, tenant)

@@ -252,3 +252,21 @@ def test_old_clients(loki: LokiClient) -> None:
     assert (refused.status_code, refused.text) == (400, "legacy endpoints only support streams result type")
     assert loki.send("/api/prom/label", ALL).json() == {"values": ["app", "env", "service_name"]}
     assert loki.send("/api/prom/label/app/values", ALL).json() == {"values": ["cart", "pay"]}
+
+
+def test_query_tags_are_cleaned_and_logged(loki: LokiClient, caplog: pytest.LogCaptureFixture) -> None:
+    tags = {"X-Query-Tags": 'Source=grafana, Panel = "7"\t,broken,x=a=b,' + "y" * 2000}
+    with caplog.at_level("INFO", "lakerunner.api.loki"):
+        loki.json("query", tags, query="vector(1)")
+    assert [record.getMessage() for record in caplog.records if "tags" in record.getMessage()] == [
+        f"query of organization {KEYS['own'].id} with tags source=grafana,panel=_7_,x=a=b"
+    ]
+
+
+def test_drilldowns_answers_are_cut_at_the_limit_of_series(lake: Lake) -> None:
+    asked = {"query": 'sum by (path) (count_over_time({app="cart"} | logfmt [1h]))', "time": NOW}
+    with loki_server(lake, most=LokiLimits(query=LogLimits(max_series=1))) as small:
+        assert small.get("query", **asked).status_code == 400
+        cut = small.json("query", {"X-Query-Tags": "Source=grafana-lokiexplore-app"}, **asked)
+    assert cut["warnings"] == ["maximum number of series (1) reached for a single query; returning partial results"]
+    assert len(cut["data"]["result"]) == 1

@@ -50,7 +50,7 @@ class StreamGroups:
     _joined: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     def add(self, entry: LogEntry) -> None:
-        own = entry.stream if self.categorized else self._all_labels(entry)
+        own = entry.stream if self.categorized else self.all_labels(entry)
         self._streams.setdefault(own, []).append(entry)
         self.count += 1
 
@@ -58,7 +58,8 @@ class StreamGroups:
         """Return the labels (JSON) and entries of each stream, in the order of the labels' texts."""
         return sorted(self._streams.items(), key=lambda one: selector_text(orjson.loads(one[0])))
 
-    def _all_labels(self, entry: LogEntry) -> str:
+    def all_labels(self, entry: LogEntry) -> str:
+        """Return the labels of all kinds of an entry as a JSON object."""
         if entry.metadata == entry.parsed == _NONE:
             return entry.stream
         kinds = entry.stream, entry.metadata, entry.parsed
@@ -157,10 +158,11 @@ def legacy_chunks(groups: StreamGroups, stats: dict[str, Any]) -> Chunks:
 
 
 def _legacy_entry(entry: LogEntry) -> dict[str, Any]:
-    return {"ts": _rfc3339(entry.timestamp), "line": orjson.loads(text_json(entry.line))}
+    return {"ts": rfc3339(entry.timestamp), "line": orjson.loads(text_json(entry.line))}
 
 
-def _rfc3339(time_ns: int) -> str:
+def rfc3339(time_ns: int) -> str:
+    """Write a time as Go does: without trailing zeros of its fraction."""
     whole, _, fraction = iso_time(time_ns).removesuffix("Z").partition(".")
     digits = fraction.rstrip("0")
     return f"{whole}.{digits}Z" if digits else f"{whole}Z"

@@ -29,6 +29,7 @@ _MANY_STEPS = (
     "exceeded maximum resolution of 11,000 points per time series. Try increasing the value of the step parameter"
 )
 _MARGIN_NS = 100 * 365 * DAY_NS  # for ranges and offsets of the query, which are subtracted from times
+LATEST_NS = MAX_NS - _MARGIN_NS
 _WHOLE, _SECONDS_DIGITS = re.compile(r"[+-]?[0-9]{1,1000}"), 10
 _RFC3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[^ ]*(?:Z|[+-][0-9]{2}:[0-9]{2})")
 
@@ -59,7 +60,7 @@ class LogParameters(FormParameters):
 
     def limit(self, *, zero: int | None = None) -> int:
         """Parse the limit; 100 if it is missing. 0 is refused unless `zero` says what it means."""
-        number = self._whole("limit", DEFAULT_LIMIT)
+        number = self.whole("limit", DEFAULT_LIMIT)
         if number == 0 and zero is not None:
             return zero
         if number <= 0:
@@ -112,7 +113,8 @@ class LogParameters(FormParameters):
         text = self.text(name)
         return tuple(text.split(",")) if text else ()
 
-    def _whole(self, name: str, default: int) -> int:
+    def whole(self, name: str, default: int) -> int:
+        """Parse a whole number."""
         text = self.text(name)
         if not text:
             return default
@@ -151,7 +153,7 @@ def _time_ns(text: str) -> int:
 
 
 def _within(time_ns: int) -> int:
-    return min(max(time_ns, MIN_NS + _MARGIN_NS), MAX_NS - _MARGIN_NS)
+    return min(max(time_ns, MIN_NS + _MARGIN_NS), LATEST_NS)
 
 
 def _integer(text: str) -> int | None:

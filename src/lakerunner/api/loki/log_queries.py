@@ -7,7 +7,7 @@ sent before all of it is computed. If the client leaves, its query ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from lakerunner.api.loki.log_json import (
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.loki_errors import LokiError, to_query_error
 from lakerunner.api.loki.query_stats import query_stats
+from lakerunner.api.loki.query_tags import cut_series, is_drilldown, log_tags
 from lakerunner.api.prometheus.response import account_warnings
 from lakerunner.api.query_service import QueryRequest
 from lakerunner.api.stream import Close, stream_response
@@ -93,16 +94,12 @@ class LogQueries:
         start, end = given.ordered_bounds(asked.now_ns())
         limit, direction = given.limit(), given.direction()
         step, interval = given.step(start, end), given.interval()
-        if isinstance(parse_logql(text), Pipeline) and limit > self.most.entries:
-            raise LokiError(
-                "max entries limit per query exceeded, limit > max_entries_limit_per_query "
-                f"({limit} > {self.most.entries})"
-            )
+        if isinstance(parse_logql(text), Pipeline):
+            refuse_many_entries(limit, self.most)
         # With an interval it is known only afterwards how many lines have to be looked at.
         read = None if interval else limit
         question = LogqlQuestion(text, start, end, step, read, direction, limits=self.most.query)
-        flags = asked.http.headers.get(FLAGS_HEADER, "").split(",")
-        return LogRequest(question, limit, interval, CATEGORIZE in (flag.strip() for flag in flags))
+        return LogRequest(question, limit, interval, is_categorized(asked.http.headers))
 
     async def _answer(
         self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], Chunks]
@@ -111,10 +108,13 @@ class LogQueries:
 
         def begin() -> Any:
             planning = time.perf_counter()
-            question = replace(parsed.question, rules=self.rules.of(asked.organization))
+            cut = replace(parsed.question.limits, cut_answer=is_drilldown(asked.http.headers))
+            question = replace(parsed.question, rules=self.rules.of(asked.organization), limits=cut)
             plan = compile_logql(question, now_ns)
             options = Options(now_ns, text=parsed.question.text, planned=time.perf_counter() - planning)
             return self.engine.answer(asked.organization, plan, options)
+
+        log_tags(asked)
 
         async def write(answer: Any, close: Close) -> Response:
             chunks = await to_thread.run_sync(body, answer, parsed, began, abandon_on_cancel=True)
@@ -126,18 +126,31 @@ class LogQueries:
             raise to_query_error(error) from error
 
 
+def refuse_many_entries(limit: int, most: LokiLimits) -> None:
+    if limit > most.entries:
+        raise LokiError(
+            f"max entries limit per query exceeded, limit > max_entries_limit_per_query ({limit} > {most.entries})"
+        )
+
+
+def is_categorized(headers: Mapping[str, str]) -> bool:
+    """Return whether the client wants the labels of entries apart by kind."""
+    return CATEGORIZE in (flag.strip() for flag in headers.get(FLAGS_HEADER, "").split(","))
+
+
 def _body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
     """Compute the answer, and return its text."""
     if isinstance(answer, SeriesAnswer):
         (group,) = answer
+        group, cut = cut_series(group, parsed.question.limits.max_series)
         kind, result, count = samples_json(group, instant=parsed.question.instant)
         groups = StreamGroups()
     else:
-        groups = read_streams(answer, parsed)
+        groups, cut = read_streams(answer, parsed), []
         kind, result, count = STREAMS, streams_json(groups), groups.count
     stats = query_stats(answer.account, time.perf_counter() - began, count)
     return answer_chunks(
-        kind, result, stats, account_warnings(answer.account), [CATEGORIZE] if groups.categorized else []
+        kind, result, stats, [*account_warnings(answer.account), *cut], [CATEGORIZE] if groups.categorized else []
     )
 
 

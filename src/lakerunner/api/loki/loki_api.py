@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from lakerunner.api.auth import refuse_other_tenant
 from lakerunner.api.loki import loki_operations as operations
 from lakerunner.api.loki.detected_fields import DetectedFields
 from lakerunner.api.loki.known_rules import KnownRules
@@ -33,8 +34,7 @@ from lakerunner.api.query_service import QueryRequest, QueryService
 from lakerunner.api.stream import whole_response
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.pretty import format_query
-from lakerunner.model.errors import NotAllowed, UserError
-from lakerunner.model.organization import Organization
+from lakerunner.model.errors import UserError
 from lakerunner.model.streams.line_level import LEVEL_NAMES
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.query.engine import Engine
@@ -42,7 +42,6 @@ from lakerunner.query.engine import Engine
 ROOT = "/loki/api/v1"
 OLD_ROOT = "/api/prom"
 COMPATIBLE = "3.7.0"  # the version of Loki's API and LogQL; clients choose their requests by it
-TENANT_HEADER = "x-scope-orgid"
 NO_DELETION = (
     "lines cannot be deleted by a query: the setting `retention` says how long lines are kept, and an admin deletes "
     "an organization as a whole"
@@ -146,7 +145,7 @@ class LokiApi:
 
     def _endpoint(self, path: str, answer: Answer, **stated: Operation) -> Endpoint:
         async def with_parameters(asked: QueryRequest) -> Response:
-            refuse_other_tenant(asked.http, asked.caller.organization)
+            refuse_other_tenant(asked.http.headers, asked.caller.organization)
             return await answer(asked, await LogParameters.read(asked.http))
 
         return self.service.endpoint(path, with_parameters, error_response, **stated)
@@ -175,16 +174,6 @@ def _old(queries: LogQueries, lists: StreamLists) -> dict[str, tuple[Answer, Ope
         "label/{name}/values": (lists.legacy_values, operations.LEGACY_VALUES),
         "series": (lists.series, operations.SERIES),
     }
-
-
-def refuse_other_tenant(request: Request, organization: Organization) -> None:
-    """Raise NotAllowed if the header names another organization than that of the caller, by name or id."""
-    named = request.headers.get(TENANT_HEADER, "").strip()
-    if named and named not in (organization.name, str(organization.id)):
-        raise NotAllowed(
-            f"X-Scope-OrgID {named[:200]!r} is not the organization of the request ({organization.name}): leave the "
-            "header out, or send a key of that organization"
-        )
 
 
 async def _format_query(asked: QueryRequest, given: LogParameters) -> Response:

@@ -237,3 +237,15 @@ CONTEXT = Operation(
     ),
     errors=_NATIVE_STATUSES,
 )
+TAIL = replace(
+    _operation(
+        "Follow new lines of a log query, over a WebSocket",
+        ANY,
+        _text("query", "LogQL that gives lines", '{service_name=~".+"}'),
+        _time("start", "oldest time of lines; default: an hour ago"),
+        _text("limit", "lines of those that are there to begin with; default: 100"),
+        _text("delay_for", "seconds to wait for late lines, at most 5; default: 0"),
+    ),
+    description="A request without the headers of an upgrade is refused.",
+    replies={101: Reply("Frames as in docs/formats/loki_api.md.", {})},
+)

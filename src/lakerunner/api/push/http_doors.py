@@ -12,7 +12,7 @@ again, 415 that the sender should try another version, 429 and 5xx that it shoul
 Loki's push API: POST /loki/api/v1/push, and its older path /api/prom/push. It accepts what promtail, Alloy, Fluent Bit
 and Loki's own clients send: protobuf in a snappy block, or JSON. A body that the pipeline could not read is refused
 here. Answers are those of Loki: 204 without a body, errors as plain text; clients retry after 429 and 5xx, not after
-other errors. X-Scope-OrgID, Loki's tenant, is ignored: the API key determines the organization.
+other errors. The API key determines the organization; X-Scope-OrgID, Loki's tenant, may name no other one at any door.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakerunner.api.auth import Authenticator
+from lakerunner.api.auth import Authenticator, refuse_other_tenant
 from lakerunner.api.body import BodyLimit, content_encoding, content_type, read_body, read_sent, snappy_size, unsnappy
 from lakerunner.api.errors import retry_after
 from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, Reply
@@ -109,6 +109,7 @@ class PushDoor:
     async def store(self, request: Request, signal: str, form: str, read: ReadRequest) -> MessageCounts | None:
         """Admit the sender, then read the request, and return when it is durable."""
         caller = await self.authenticator.admit(request, Role.WRITE)
+        refuse_other_tenant(request.headers, caller.organization)
         data = await read(request, BodyLimit(self.max_bytes, "setting request_max_bytes"))
         return await self.receiver.accept_soon(caller.organization, signal, form, data)
 

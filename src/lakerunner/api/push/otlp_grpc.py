@@ -22,7 +22,7 @@ import grpc
 from anyio import to_thread
 from starlette.datastructures import Headers
 
-from lakerunner.api.auth import Authenticator
+from lakerunner.api.auth import Authenticator, refuse_other_tenant
 from lakerunner.api.errors import retry_seconds
 from lakerunner.api.key_cache import address_of, client_address
 from lakerunner.api.limits import Holdings
@@ -187,6 +187,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
         # gRPC's own maximum_concurrent_rpcs refuses calls with a status after which clients drop their data.
         with self._calls.holding(None, 1):
             caller = await to_thread.run_sync(self._authenticator.caller, headers, Role.WRITE)
+        refuse_other_tenant(headers, caller.organization)
         with self._calls.holding(caller.organization.id, 1):
             data = await self._message(messages, caller.organization.id)
             await self._receiver.accept_soon(caller.organization, signal, "otlp", data)

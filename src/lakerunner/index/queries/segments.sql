@@ -183,3 +183,25 @@ SELECT id, columns FROM lrdb.column_sets WHERE id = ANY(%(ids)s::bigint[])
 -- name: totals
 SELECT count(*), coalesce(sum(rows), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM lrdb.segments
 WHERE organization = %(organization)s AND state = 'live'
+
+-- name: given_out
+-- The last number that a commit took for a segment, whether or not it has ended.
+SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END FROM lrdb.segments_ingested
+
+-- name: in_flight
+-- All writing transactions before the first number have ended; all that run now are before the second one, which is our
+-- own (a snapshot's xmax would be one past the last that has ended).
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint
+
+-- name: committed
+SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+FROM lrdb.segments
+WHERE ingested > %(after)s AND organization = ANY(%(organizations)s::uuid[])
+  AND signal = 'logs' AND frequency_ms = 0 AND level = 0
+ORDER BY ingested, id
+
+-- name: committed_ids
+SELECT id FROM lrdb.segments
+WHERE ingested > %(after)s AND organization = %(organization)s
+  AND signal = 'logs' AND frequency_ms = 0 AND level = 0

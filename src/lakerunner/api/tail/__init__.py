@@ -1,0 +1,1 @@
+"""Live tailing: new lines of a log query over a WebSocket."""
