@@ -137,8 +137,8 @@ class Engine:
                 running = self._coordinator.run(job.organization, job.finish.sql, leaves)
                 rounds.append(Round(running, leaves, count))
         wanted = job.finish.rounds
-        limits = (wanted.offset, wanted.limit) if wanted else ()
-        answer = RoundAnswer(rounds, workers, *limits)
+        cut = (wanted.offset, wanted.limit) if wanted else ()
+        answer = RoundAnswer(rounds, workers, *cut)
         results = (self._results, key) if self._results and key else None
         limits = self._coordinator.limits.lifted() if job.options.whole else self._coordinator.limits
         return RowAnswer(answer, limits, job.before, job.options.text, self.clock, results)

@@ -69,14 +69,14 @@ class LogParameters(FormParameters):
 
     def count(self, name: str, default: int) -> int:
         """Parse a number of things, at least one; `default` if it is missing or 0."""
-        number = self._whole(name, default) or default
+        number = self.whole(name, default) or default
         if number < 0:
             raise LokiError("limit must be a positive value")
         return number
 
     def number(self, name: str, default: int, most: int) -> int:
         """Parse a number from 0 to `most`."""
-        number = self._whole(name, default)
+        number = self.whole(name, default)
         if not 0 <= number <= most:
             raise LokiError(f"{name} must be between 0 and {most}")
         return number
