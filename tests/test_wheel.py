@@ -57,7 +57,7 @@ def _environment(place: Path, *wheels: Path) -> Path:
     environment = place / "environment"
     _run(sys.executable, "-m", "venv", "--without-pip", environment)
     python = environment / "bin" / "python"
-    _run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", *wheels)
+    _run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-compile", *wheels)
     (packages,) = environment.glob("lib/python*/site-packages")
     # Behind its own packages, and as plain paths: the editable install's hook of this environment is not read.
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
