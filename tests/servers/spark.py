@@ -10,11 +10,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lakerunner.pipeline.jvm import java_home
-from lakerunner.pipeline.session import SparkSettings, close_session, open_session
+from lakerunner.pipeline.session import LEAN_JVM, SparkSettings, close_session, open_session
 
 
 def spark_settings(work: Path, master: str = "local[2]", **conf: str) -> SparkSettings:
     """`conf` with underscores for dots."""
+    if master.startswith("local-cluster"):  # executors of a test end before optimized code pays
+        conf = {"spark_executor_extraJavaOptions": LEAN_JVM, **conf}
     pairs = tuple((name.replace("_", "."), value) for name, value in conf.items())
     return SparkSettings(master, pairs, "512m", java_home(os.environ, work / "java"), work)
 

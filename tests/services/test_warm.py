@@ -124,7 +124,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_ends_everything_of_a_lake_whose_first_start_compiles(number: signal.Signals, tmp_path: Path) -> None:
     """Spark's Python daemon compiles as well: it is in the process group of its Java process."""
     home = tmp_path / "home"
