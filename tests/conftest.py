@@ -38,7 +38,7 @@ use_archive(REPO / ".cache" / "spark.jsa")  # `make test` writes it
 # No example is too slow: the first may compile a kernel, and the machine may have other things to do.
 RANDOM = os.environ.get("EXAMPLES") == "random"
 patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("steady", derandomize=True, **patient)
+settings.register_profile("steady", derandomize=True, max_examples=35, **patient)
 settings.register_profile("random", print_blob=True, **patient)
 settings.load_profile("random" if RANDOM else "steady")
 if not RANDOM:
@@ -82,6 +82,21 @@ LONG = (
     "tests/pipeline/test_ingest.py",
     "tests/services/test_repair_law.py",
 )
+
+
+_FEWEST_EXAMPLES = 15
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Draw a third of the examples that a test asks for, unless they are new ones: more of those that are the same in
+    every run find nothing that the first run did not. `make test-all` draws all."""
+    test = getattr(item, "obj", None)
+    own: settings | None = getattr(test, "_hypothesis_internal_use_settings", None)
+    if test is None or own is None or RANDOM or getattr(test, "has_fewer_examples", False):
+        return
+    fewer = max(own.max_examples // 3, min(own.max_examples, _FEWEST_EXAMPLES))
+    test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
+    test.has_fewer_examples = True  # the items of one test share it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -193,12 +194,12 @@ def test_any_bytes_are_a_message_or_corrupt(payload: bytes) -> None:
 
 
 def test_a_message_has_a_largest_size() -> None:
-    per_segment = len(f'"{ORGANIZATION}",')
-    count = topics.MAX_BYTES // per_segment - 10
-    box = CompactBox(ORGANIZATION, "shop", "logs", 0, 0, (ORGANIZATION,) * count)
-    assert decode(encode(box)) == box
+    others = len(encode(ObjectArrived(ORGANIZATION, "", "logs", SOURCE)))
+    largest = ObjectArrived(ORGANIZATION, "c" * (topics.MAX_BYTES - others), "logs", SOURCE)
+    assert len(encode(largest)) == topics.MAX_BYTES
+    assert decode(encode(largest)) == largest
     with pytest.raises(Corrupt, match="the limit is 16777216"):
-        encode(CompactBox(ORGANIZATION, "shop", "logs", 0, 0, (ORGANIZATION,) * (count + 100)))
+        encode(replace(largest, collector=f"{largest.collector}c"))
     with pytest.raises(Corrupt, match="message has 16777217 bytes, the limit is 16777216"):
         decode(b" " * (topics.MAX_BYTES + 1))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
@@ -22,11 +21,9 @@ STRICTER = (
 
 
 def thorough(examples: int) -> settings:
-    """Return settings with this many examples if new ones are drawn (`make test-all`), otherwise with a third of them:
-    those are the same in every run, and these tests took a tenth of the time of all."""
+    """Return settings with this many examples."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    drawn = examples if os.environ.get("EXAMPLES") == "random" else max(5, examples // 3)
-    return settings(max_examples=drawn, deadline=None, suppress_health_check=slow)
+    return settings(max_examples=examples, deadline=None, suppress_health_check=slow)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).map(str.encode)

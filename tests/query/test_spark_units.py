@@ -394,26 +394,27 @@ def test_a_sandbox_that_outgrows_its_memory_is_refused_with_the_setting(asking: 
     assert asking.table("SELECT count(*) AS n FROM logs").to_pylist() == [{"n": 1800}]
 
 
-def test_a_unit_past_what_the_driver_takes_is_refused_with_the_setting(lake: Lake, tmp_path: Path) -> None:
-    host = SparkHost(lake.store.root, tmp_path, conf=(("spark.driver.maxResultSize", "100k"),))
-    try:
-        with pytest.raises(TooLarge, match=r"spark\.driver\.maxResultSize"):
-            asker(lake, host).table("SELECT * FROM logs")
-        host.settle()
-        assert asker(lake, host).table("SELECT count(*) AS n FROM logs").num_rows == 1
-    finally:
-        host.processes.close()
+@pytest.fixture(scope="module")
+def narrow(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    """A driver that takes little, and Python workers with memory for a small query."""
+    conf = (("spark.driver.maxResultSize", "100k"), (f"spark.executorEnv.{MEMORY_VARIABLE}", str(200 << 20)))
+    host = SparkHost(lake.store.root, tmp_path_factory.mktemp("narrow"), conf=conf)
+    yield asker(lake, host)
+    host.processes.close()
 
 
-def test_a_python_worker_that_outgrows_its_memory_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_unit_past_what_the_driver_takes_is_refused_with_the_setting(narrow: Asker) -> None:
+    with pytest.raises(TooLarge, match=r"spark\.driver\.maxResultSize"):
+        narrow.table("SELECT * FROM logs")
+    narrow.host.settle()
+    assert narrow.table("SELECT count(*) AS n FROM logs").num_rows == 1
+
+
+def test_a_python_worker_that_outgrows_its_memory_is_refused(narrow: Asker) -> None:
     """Values of a series at ten million steps have 80 MB: enough memory for all else, and not for several of them."""
     many = Steps(STEPS.start, STEPS.start + 10_000_000 - 1)
-    host = SparkHost(lake.store.root, tmp_path, conf=((f"spark.executorEnv.{MEMORY_VARIABLE}", str(200 << 20)),))
-    try:
-        with pytest.raises(LakerunnerError, match="query_spark_memory 640m"):
-            asker(lake, host).series("sum(temperature)", "spark", steps=many)
-    finally:
-        host.processes.close()
+    with pytest.raises(LakerunnerError, match="query_spark_memory 640m"):
+        narrow.series("sum(temperature)", "spark", steps=many)
 
 
 def test_what_is_over_its_time_is_stopped(lake: Lake, tmp_path: Path) -> None:
