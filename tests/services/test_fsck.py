@@ -45,8 +45,8 @@ def test_a_lake_that_is_whole_is_clean(lake: CheckedLake, deep: bool) -> None:
     assert {name: said["looked_at"][name] for name in ("organizations", "segments", "side files", "objects")} == {
         "organizations": 1,
         "segments": 3,
-        "side files": 3,
-        "objects": 6,
+        "side files": 4,
+        "objects": 7,
     }
     assert said["looked_at"].get("rows read") == (7 if deep else None)
 
@@ -183,6 +183,16 @@ def test_a_flipped_bit_of_a_text_index_is_found_by_its_checksum(lake: CheckedLak
     assert lake.found() == []
     what = "this side file cannot be read: checksum of the text index is wrong"
     assert lake.found(deep=True) == [(*FILES, what, one.side_path("text.bin"))]
+
+
+def test_a_table_of_streams_that_does_not_match_is_found_by_reading(lake: CheckedLake) -> None:
+    one, other = (lake.add("logs", logs_of(*lines)) for lines in (("an error", "b"), ("an error", "c d")))
+    path = lake.path(one.side_path("streams.parquet"))
+    path.write_bytes(lake.path(other.side_path("streams.parquet")).read_bytes())
+    stated = "jsonb_set(statistics::jsonb, '{side_bytes,streams.parquet}', to_jsonb(%s::int))"
+    lake.sql(f"UPDATE lrdb.segments SET statistics = {stated}::json WHERE path = %s", path.stat().st_size, one.path)
+    what = "this table of streams does not match the rows of its segment: lists of streams are wrong"
+    assert lake.found(deep=True) == [(*FILES, what, one.side_path("streams.parquet"))]
 
 
 def test_a_flipped_bit_beside_a_segment_of_traces_is_found_by_reading(lake: CheckedLake) -> None:
