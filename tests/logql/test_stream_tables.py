@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def lake_of(directory: Path, requests: list[bytes], old: int) -> Lake:
     for number, data in enumerate(requests):
         raw = Raw(SourceObject("bucket", f"{number:04}", "etag", len(data), START), memoryview(data))
         files: dict[str, bytes] = {}
-        made = make_segments(LOGS, OWN, "c", [raw], lambda path, data, files=files: files.update({path: bytes(data)}))
+        made = make_segments(LOGS, OWN, "c", [raw], partial(_keep, files))
         (segment,) = made.segments
         if number < old:
             segment, files[segment.path] = older_segment(segment, files[segment.path])
@@ -55,6 +56,10 @@ def lake_of(directory: Path, requests: list[bytes], old: int) -> Lake:
             lake.store.put(path, data)
         lake.all.append(replace(segment, ingested=number + 1))
     return lake
+
+
+def _keep(files: dict[str, bytes], path: str, data: memoryview) -> None:
+    files[path] = bytes(data)
 
 
 def answers(lake: Lake) -> list[list[dict[str, Any]]]:
