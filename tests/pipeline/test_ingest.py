@@ -136,7 +136,7 @@ def test_every_record_of_real_files_comes_once(
     assert rows(result) == expected
     assert sorted(result.done) == sorted(sources)
     assert result.failed == ()
-    paths = [path for s in result.segments for path in (s.path, s.side_path("text.bin"))]
+    paths = [path for s in result.segments for path in (s.path, *map(s.side_path, s.statistics["side_bytes"]))]
     assert sorted(written(store)) == sorted(paths)
 
 

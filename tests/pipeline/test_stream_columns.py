@@ -144,8 +144,7 @@ class Sent:
         record.severity_number = chance.choice([0, 0, 9, 17, 30])
         record.severity_text = chance.choice(["", "", "Warning", "odd"])
         stream = stream_of(Resource(dict(of_resource), url), DEFAULT_RULES)
-        is_text = isinstance(body, str)
-        line = line_of(body, None, is_loki=stream.is_loki) if is_text else self._line(body, is_loki=stream.is_loki)
+        line = body if isinstance(body, str) else line_of("", encode_value(body), is_loki=stream.is_loki)
         fields = RecordFields(
             dict(own), record.time_unix_nano, 0, record.severity_number, record.severity_text, 0, 0, "", "", name
         )
@@ -154,9 +153,6 @@ class Sent:
         self.resources[name] = url, *sorted((key, encode_value(value)) for key, value in of_resource)
         self.lines[name] = line
 
-    def _line(self, body: Value, *, is_loki: bool) -> str:
-        return line_of("", encode_value(body), is_loki=is_loki)
-
 
 READ = ("event_name", "detected_level", "resource_id", "delivery", "delivery_row", "service_name")
 
@@ -164,7 +160,7 @@ READ = ("event_name", "detected_level", "resource_id", "delivery", "delivery_row
 def rows_of(data: bytes) -> list[dict[str, Any]]:
     table = pq.read_table(pa.BufferReader(data))
     times = table.column("timestamp").cast(pa.int64())
-    return table.select(READ).append_column("timestamp", times).to_pylist()  # type: ignore[no-any-return]
+    return table.select(READ).append_column("timestamp", times).to_pylist()
 
 
 @settings(max_examples=25, deadline=None)

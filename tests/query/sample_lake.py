@@ -26,6 +26,7 @@ from lakerunner.lakeql.tables import LOGS_TABLE
 from lakerunner.model.condition import Condition
 from lakerunner.model.segment import Column, Segment, SegmentPick, TierPick, field_fingerprints, segment_id
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, Scope
+from lakerunner.model.streams.stream_table import DETECTED_LEVEL, RESOURCE_ID
 from lakerunner.model.tier import NOTHING_EXPIRED, Expiry, Interval
 from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
@@ -45,6 +46,8 @@ OTHER = UUID("56780000-0000-4000-8000-000000000000")
 START = 1_704_067_200_000_000_000  # 2024-01-01T00:00:00Z
 HOUR = 3_600_000_000_000
 NOW = START + 24 * HOUR + 123_456_789
+# As older releases wrote them: readers must not need the columns that are derived from others.
+STORED = tuple(name for name in LOGS.schema.names if name not in (RESOURCE_ID, DETECTED_LEVEL))
 
 Pairs = tuple[tuple[str, Value], ...]
 ARROW = {
@@ -142,7 +145,7 @@ def write_segment(
 ) -> tuple[Segment, bytes]:
     shred = shred or Shred()
     ordered = sorted(records, key=lambda r: (r.service_name, r.timestamp))
-    columns: dict[str, pa.Array] = {name: _base(name, ordered) for name in LOGS.schema.names}
+    columns: dict[str, pa.Array] = {name: _base(name, ordered) for name in STORED}
     shredded: list[Column] = []
     for scope in (ATTRIBUTES, RESOURCE, SCOPE):
         own, rest = _placed([record.pairs(scope) for record in ordered], shred.of(scope))
@@ -173,7 +176,7 @@ def write_segment(
         rows=len(records),
         bytes=len(data),
         sort_version=1,
-        columns=(*(Column(name, "") for name in LOGS.schema.names), *shredded),
+        columns=(*(Column(name, "") for name in STORED), *shredded),
         fingerprints=_fingerprints(records),
     )
     return segment, data

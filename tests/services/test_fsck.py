@@ -45,8 +45,8 @@ def test_a_lake_that_is_whole_is_clean(lake: CheckedLake, deep: bool) -> None:
     assert {name: said["looked_at"][name] for name in ("organizations", "segments", "side files", "objects")} == {
         "organizations": 1,
         "segments": 3,
-        "side files": 3,
-        "objects": 6,
+        "side files": 4,
+        "objects": 7,
     }
     assert said["looked_at"].get("rows read") == (7 if deep else None)
 
@@ -185,6 +185,16 @@ def test_a_flipped_bit_of_a_text_index_is_found_by_its_checksum(lake: CheckedLak
     assert lake.found(deep=True) == [(*FILES, what, one.side_path("text.bin"))]
 
 
+def test_a_table_of_streams_that_does_not_match_is_found_by_reading(lake: CheckedLake) -> None:
+    one, other = (lake.add("logs", logs_of(*lines)) for lines in (("an error", "b"), ("an error", "c d")))
+    path = lake.path(one.side_path("streams.parquet"))
+    path.write_bytes(lake.path(other.side_path("streams.parquet")).read_bytes())
+    stated = "jsonb_set(statistics::jsonb, '{side_bytes,streams.parquet}', to_jsonb(%s::int))"
+    lake.sql(f"UPDATE lrdb.segments SET statistics = {stated}::json WHERE id = %s", path.stat().st_size, one.id)
+    what = "this table of streams does not match the rows of its segment: lists of streams are wrong"
+    assert lake.found(deep=True) == [(*FILES, what, one.side_path("streams.parquet"))]
+
+
 def test_a_flipped_bit_beside_a_segment_of_traces_is_found_by_reading(lake: CheckedLake) -> None:
     one = lake.add("traces", spans_of(*(f"span {number}" for number in range(50))))
     path = lake.path(one.side_path("traces.parquet"))
@@ -217,31 +227,30 @@ def test_a_segment_that_is_replaced_meanwhile_is_no_finding(lake: CheckedLake, m
 def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
     one = lake.add("logs", logs_of("a"))
     young, old = lake.make("logs", logs_of("young"))[0], lake.make("logs", logs_of("old"))[0]
-    for key in (old.path, old.side_path("text.bin")):
+    beside = old.statistics["side_bytes"]
+    for key in (old.path, *map(old.side_path, beside)):
         lake.age(key, 2)
-    beside = old.statistics["side_bytes"]["text.bin"]
     other = one.side_path("other.bin")
     lake.store.put(other, b"abc")
     lake.age(other, 3)
     elsewhere = f"db/{segment_id('x')}/c/x"
     lake.store.put(elsewhere, b"x")
     found = lake.found()
-    assert sorted(found[:3]) == sorted(
+    assert sorted(found[:4]) == sorted(
         [
             (*OBJECTS, f"this object of {old.bytes} bytes is not in the index, 2.0 hours old", old.path),
-            (
-                *OBJECTS,
-                f"this object of {beside} bytes is not in the index, 2.0 hours old",
-                old.side_path("text.bin"),
+            *(
+                (*OBJECTS, f"this object of {size} bytes is not in the index, 2.0 hours old", old.side_path(name))
+                for name, size in beside.items()
             ),
             (*OBJECTS, "this object of 3 bytes is not in the index, 3.0 hours old", other),
         ]
     )
-    assert found[3] == (*OBJECTS, "this object belongs to no known organization", elsewhere)
-    ((severity, check, what, where),) = found[4:]
+    assert found[4] == (*OBJECTS, "this object belongs to no known organization", elsewhere)
+    ((severity, check, what, where),) = found[5:]
     assert (severity, check) == ("note", "objects")
-    assert what == ("2 young objects not known to the index: work that is about to be committed, or was cut")
-    assert where in (young.path, young.side_path("text.bin"))
+    assert what == ("3 young objects not known to the index: work that is about to be committed, or was cut")
+    assert where in (young.path, *map(young.side_path, beside))
     assert not [one for one in lake.found(organization="default") if one[3] == elsewhere]
 
 
@@ -257,14 +266,15 @@ def test_what_no_sweep_takes_is_not_left_to_the_sweeper(lake: CheckedLake) -> No
     beside, foreign = one.side_path("other.bin"), one.path.rpartition("/")[0] + "/notes.txt"
     for key in (beside, foreign):
         lake.store.put(key, b"abc")
-    for key in (beside, foreign, orphan.path, orphan.side_path("text.bin")):
+    sides = [orphan.side_path(name) for name in orphan.statistics["side_bytes"]]
+    for key in (beside, foreign, orphan.path, *sides):
         lake.age(key, 3)
     to_do = {finding["where"]: finding["to_do"] for finding in lake.fsck()[1]["findings"]}
     assert to_do == {
-        orphan.path: "check that a sweeper is running: it deletes the object; so does `lakerunner sweep`",
-        orphan.side_path(
-            "text.bin"
-        ): "check that a sweeper is running: it deletes the object; so does `lakerunner sweep`",
+        **dict.fromkeys(
+            (orphan.path, *sides),
+            "check that a sweeper is running: it deletes the object; so does `lakerunner sweep`",
+        ),
         beside: "the sweeper leaves it: find out who wrote it, then delete it; nothing reads it",
         foreign: "the sweeper leaves it: find out who wrote it, then delete it; nothing reads it",
     }
@@ -279,8 +289,8 @@ def test_files_of_replaced_segments_past_the_grace_time_are_a_note(lake: Checked
     lake.sql("UPDATE lrdb.segments SET replaced_at = now() - interval '2 hours' WHERE id = %s", old.id)
     ((severity, check, what, where),) = lake.found()
     assert (severity, check) == ("note", "objects")
-    assert what == "2 objects of replaced or expired segments past the grace time"
-    assert where in (old.path, old.side_path("text.bin"))
+    assert what == "3 objects of replaced or expired segments past the grace time"
+    assert where in (old.path, *map(old.side_path, old.statistics["side_bytes"]))
 
 
 def test_a_segment_and_the_one_that_took_its_place(lake: CheckedLake) -> None:
@@ -423,8 +433,8 @@ def test_the_table(lake: CheckedLake) -> None:
         "to_do",
     ]
     assert "".join("".join(rest).splitlines(keepends=True)) == (
-        "looked at: organizations 1, segments 1, side files 1, "
-        f"bytes of segments {one.bytes}, objects 1, hours with overlapping segments 0, raw objects 0, "
+        "looked at: organizations 1, segments 1, side files 2, "
+        f"bytes of segments {one.bytes}, objects 2, hours with overlapping segments 0, raw objects 0, "
         "topics of the outbox 0\n"
         "the sample was drawn with --seed 7; --deep checks everything\n"
         "1 error, 0 notes\n"

@@ -243,7 +243,11 @@ def test_what_a_dead_worker_left_is_made_again_as_it_was(
     assert lake.rows() == Counter(expected)
     segments = lake.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS).segments
     assert len(segments) == 2
-    paths = {path for segment in segments for path in (segment.path, segment.side_path("text.bin"))}
+    paths = {
+        path
+        for segment in segments
+        for path in (segment.path, *map(segment.side_path, segment.statistics["side_bytes"]))
+    }
     assert {meta.key for meta in lake.store.list("db/")} == paths
 
 

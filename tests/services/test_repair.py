@@ -253,12 +253,11 @@ def test_the_sound_part_of_a_damaged_file_is_kept(lake: RawLake) -> None:
     assert lake.errors() == []
 
 
-@pytest.mark.parametrize("name", ["text.bin", "series.parquet", "traces.parquet"])
+@pytest.mark.parametrize("name", ["text.bin", "streams.parquet", "series.parquet", "traces.parquet"])
 @pytest.mark.parametrize("missing", [False, True])
 def test_files_beside_a_segment(lake: RawLake, name: str, missing: bool) -> None:
-    signal, table = {"text.bin": ("logs", "logs"), "series.parquet": ("metrics", "metrics")}.get(
-        name, ("traces", "spans")
-    )
+    of_logs = dict.fromkeys(("text.bin", "streams.parquet"), ("logs", "logs"))
+    signal, table = {**of_logs, "series.parquet": ("metrics", "metrics")}.get(name, ("traces", "spans"))
     data = {"logs": logs_of("a", "a"), "metrics": points_of(1, 2), "traces": spans_of("a", "b")}[signal]
     (lost,) = lake.ingest(signal, data, data)
     before = lake.answers(table)

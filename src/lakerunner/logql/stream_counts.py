@@ -63,7 +63,7 @@ def count_streams(
     if request.sized:
         doubtful = _doubtful(views, [segment.time for segment in bare])
     read |= doubtful
-    batches = [view.counted(request.bucket_ns) for id_, view in views.items() if id_ not in read]
+    batches = [view.counted(request) for id_, view in views.items() if id_ not in read]
     counted = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
     left = tuple(segment for segment in segments if segment.id in read)
     return StreamCounts(names, counted[0] if counted else None, left, bool(doubtful or bare))
@@ -103,9 +103,11 @@ class _SegmentStreams:
             inside &= first // request.bucket_ns == last // request.bucket_ns
         return bool(inside.all())
 
-    def counted(self, bucket_ns: int) -> pa.RecordBatch:
-        levels = self._levels
-        bucket = levels["first_ns"] // bucket_ns if bucket_ns else np.zeros(len(self._of), np.int64)
+    def counted(self, request: CountRequest) -> pa.RecordBatch:
+        levels, nothing = self._levels, np.zeros(len(self._of), np.int64)
+        if not request.sized:
+            levels = {**levels, "rows": nothing, "bytes": nothing}
+        bucket = levels["first_ns"] // request.bucket_ns if request.bucket_ns else nothing
         streams = pa.array(self._streams, pa.string()).take(pa.array(self._of))
         values = [streams, bucket, levels["rows"], levels["bytes"], levels["first_ns"], levels["last_ns"]]
         return pa.RecordBatch.from_arrays(

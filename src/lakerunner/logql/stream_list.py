@@ -90,7 +90,7 @@ def read_series_matchers(text: str) -> Matchers:
 @dataclass(frozen=True)
 class LogStreams(RowOperator):
     """The streams that meet one of `selectors`, all if there are none. `bucket_ns` 0: one row for each stream, else
-    one for each interval since the epoch. `sized` False: bytes are not counted, and lines not read."""
+    one for each interval since the epoch. `sized` False: lines are neither counted nor read."""
 
     name = "log_streams"
     wants_streams = True
@@ -118,9 +118,9 @@ class LogStreams(RowOperator):
         number, resource = (f'"{internal_column(scan.relation, name)}"' for name in (RESOURCE_ID, RESOURCE.map_column))
         identity = f"{resource} AS resource" if self.names is None else f"{number} AS {RESOURCE_ID}"
         bucket = f"epoch_ns(timestamp) // {self.bucket_ns}" if self.bucket_ns else "CAST(0 AS BIGINT)"
-        size, body = "CAST(0 AS BIGINT)", "CAST(NULL AS VARCHAR)"
+        count, size, body = "CAST(0 AS BIGINT)", "CAST(0 AS BIGINT)", "CAST(NULL AS VARCHAR)"
         if self.sized:
-            size, body = "CAST(sum(strlen(message)) AS BIGINT)", "body"
+            count, size, body = "count(*)", "CAST(sum(strlen(message)) AS BIGINT)", "body"
         start, end = (f"make_timestamp_ns({time})" for time in (scan.time.start_ns, scan.time.end_ns))
         rows = f'(SELECT * FROM "{scan.relation}" WHERE timestamp >= {start} AND timestamp < {end})'
         if self.sized and self.distinct:
@@ -130,7 +130,7 @@ class LogStreams(RowOperator):
                 f"UNION ALL SELECT * FROM {rows} WHERE NOT ({has_identity}))"
             )
         return (
-            f"SELECT {identity}, resource_schema_url, {body} AS body, {bucket} AS bucket, count(*) AS entries, "
+            f"SELECT {identity}, resource_schema_url, {body} AS body, {bucket} AS bucket, {count} AS entries, "
             f"{size} AS bytes, min(epoch_ns(timestamp)) AS first_ns, max(epoch_ns(timestamp)) AS last_ns "
             f"FROM {rows} GROUP BY ALL"
         )

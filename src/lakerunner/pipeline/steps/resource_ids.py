@@ -72,8 +72,8 @@ def _canonical_bits(column: pa.Array) -> pa.Array:
 def _value_digests(values: pa.Array, kind: str) -> tuple[Any, Any]:
     """Return (kinds, digests) of the values of a column; doubles are given as bits."""
     if kind == "json":
-        kinds = [ARRAY if text.startswith("[") else KVLIST for text in values.to_pylist()]
-        return np.array(kinds, np.int64), digest_slices(*padded_texts(values), VALUE_SEED)
+        of_texts = [ARRAY if text.startswith("[") else KVLIST for text in values.to_pylist()]
+        return np.array(of_texts, np.int64), digest_slices(*padded_texts(values), VALUE_SEED)
     kinds = np.full(len(values), _KINDS[kind], np.int64)
     if kind in ("string", "bytes"):
         return kinds, digest_slices(*padded_texts(values), VALUE_SEED)

@@ -26,11 +26,13 @@ from lakerunner.model.display import plural
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import ATTRIBUTES, spec_of
+from lakerunner.model.streams.stream_table import STREAM_TABLE
 from lakerunner.model.text_index import HEADER, SIDE_FILE, TextIndex
 from lakerunner.model.time import iso_time
 from lakerunner.pipeline.segment.text_index import TextIndexSide
 from lakerunner.services.checks.finding import ERROR, CheckScope, Findings, Lake
 from lakerunner.services.checks.segment_reading import batches, footer_of, opened, size_of
+from lakerunner.services.checks.stream_table_check import stream_troubles
 
 _READ = ("message", ATTRIBUTES.map_column)  # and the columns of single attributes
 CHECK = "files"
@@ -167,19 +169,21 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
 
 
 def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[Trouble]:
-    """Yield what is wrong inside the file, and with its text index, which is computed again from the rows."""
+    """Yield what is wrong inside the file, and with its text index and its table of streams, which are made again from
+    the rows."""
     with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
         yield from (Trouble(Harm.DIFFERS, what, segment.path) for what in _row_troubles(segment, file))
-        if (stored := _text_index(lake, segment)) is not None:
-            key = segment.side_path(SIDE_FILE)
-            yield from (Trouble(Harm.SIDE_DAMAGED, what, key) for what in text_troubles(stored, segment.columns, file))
+        for name, troubles in ((SIDE_FILE, text_troubles), (STREAM_TABLE, stream_troubles)):
+            if (stored := _side_file(lake, segment, name)) is not None:
+                key = segment.side_path(name)
+                yield from (Trouble(Harm.SIDE_DAMAGED, what, key) for what in troubles(stored, segment.columns, file))
 
 
-def _text_index(lake: Lake, segment: Segment) -> memoryview | None:
-    """Return the text index; None if there is none, or its size is wrong, which `_side_troubles` reports."""
-    size = _sides(segment).get(SIDE_FILE)
+def _side_file(lake: Lake, segment: Segment, name: str) -> memoryview | None:
+    """Return a side file; None if there is none, or its size is wrong, which `_side_troubles` reports."""
+    size = _sides(segment).get(name)
     with suppress(Absent, Corrupt):
-        return None if size is None else lake.store.get_range(segment.side_path(SIDE_FILE), 0, size)
+        return None if size is None else lake.store.get_range(segment.side_path(name), 0, size)
     return None
 
 
