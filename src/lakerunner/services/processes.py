@@ -206,7 +206,8 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     workers = open_workers(parts, sandboxes)
     spark = open_spark(parts)
     engine = open_engine(settings, index, workers, sandboxes, spark)
-    queries = CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None)
+    rules = KnownRules(index.organizations.stream_rules)
+    queries = CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None, rules.of)
     who = _authenticator(parts)
     service = QueryService(who, open_query_limits(settings), now_ns)
     sql = SqlApi(queries, service)
@@ -216,7 +217,6 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     prometheus = PrometheusApi(metrics, service, most, lambda: parts.runtime.health.ready)
     held = LogLimits(settings.metrics_max_series, settings.metrics_max_samples)
-    rules = KnownRules(index.organizations.stream_rules)
     loki = LokiApi(engine, service, LokiLimits(query=held), prometheus.ready, rules)
     keys = KeysApi(index.keys, who, parts.keys.forget)
     again = Announcer(index, parts.store, settings.routes.route_of).again
