@@ -164,7 +164,7 @@ def test_a_wrong_key_and_wrong_usage(url: str) -> None:
 )
 def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        LogqlCommand(**options)  # type: ignore[arg-type]
+        LogqlCommand(**options)
 
 
 def test_colours_are_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.functions import FUNCTIONS, TABLE_FUNCTIONS
+from lakerunner.lakeql.log_table import LOGQL
 from lakerunner.lakeql.shorthands import HAS_TOKEN, SEARCH
 from lakerunner.lakeql.source import QueryText
 from lakerunner.lakeql.suggest import suggest_function
@@ -72,6 +73,7 @@ _NODE_NAMES: dict[type[exp.Expr], str] = {
     exp.LimitOptions: "FETCH, or a LIMIT with %,",
 }
 _FUNCTIONS = FUNCTIONS | {SEARCH, HAS_TOKEN}
+_TABLE_FUNCTIONS = TABLE_FUNCTIONS | {LOGQL}
 _NODES = frozenset({*_CLAUSES, *_OTHER_NODES})
 
 _TYPES = {
@@ -125,7 +127,7 @@ def _check_clauses(node: exp.Expr, source: QueryText) -> None:
 def _check_function(node: exp.Anonymous, source: QueryText) -> None:
     name = node.name.lower()
     known, kind = (
-        (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (_FUNCTIONS, "function")
+        (_TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (_FUNCTIONS, "function")
     )
     if name not in known:
         near = suggest_function(name) or next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.75)), "")

@@ -19,6 +19,7 @@ from lakerunner.lakeql.allowed import check_allowed
 from lakerunner.lakeql.bounds import check_bounds, check_depth
 from lakerunner.lakeql.comparisons import Comparisons, fold_literals
 from lakerunner.lakeql.constants import Constants
+from lakerunner.lakeql.log_table import LogLeaf
 from lakerunner.lakeql.prune import narrow_scans
 from lakerunner.lakeql.resolve import Resolution, resolve
 from lakerunner.lakeql.rewrite import (
@@ -44,15 +45,16 @@ def compile_sql(
     *,
     parameters: Mapping[str, Any] | None = None,
     types: Types | None = None,
+    logs: LogLeaf | None = None,
     max_length: int = MAX_LENGTH,
 ) -> Plan:
     """Compile one SELECT. `parameters` are the values of $1, $name, ... by what follows the $. Raise UserError with a
     position if the text is wrong or uses what is not available, NotAllowed if it names another organization, TooLarge
-    beyond max_length characters. Without `types` workers group nothing."""
+    beyond max_length characters. Without `types` workers group nothing, without `logs` logql(...) is refused."""
     source = QueryText(text)
     with user_errors():
         query = rewrite_query(source, organization, Constants(now_ns), parameters or {}, max_length)
-        return Splitter(query.resolution, query.names, query.named, types).plan(query.tree)
+        return Splitter(query.resolution, query.names, query.named, types, logs).plan(query.tree)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ class PushedFilters:
         inner = all(not join.side and not join.method and join.kind in _INNER for join in joins)
         fills = any(join.side in ("RIGHT", "FULL") for join in joins)
         may = drafts if inner else [draft for draft in drafts if not fills and _is_first(select, draft)]
+        may = [draft for draft in may if not draft.log_query]
         where = select.args.get("where")
         left = [node for node in conjuncts(where.this) if not self._take(node, may)] if where else []
         if where:

@@ -13,6 +13,7 @@ from itertools import count
 
 from sqlglot import exp
 
+from lakerunner.lakeql.log_table import LOG_LINES, LOGQL, read_log_query
 from lakerunner.lakeql.scope import (
     UNKNOWN,
     AmbiguousError,
@@ -153,6 +154,11 @@ class _Resolver:
     def _relation(self, node: exp.Expr, scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
         alias = node.args.get("alias")
         match node:
+            case exp.Table() if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == LOGQL:
+                query = read_log_query(node.this, self._source)
+                draft = Draft("", LOG_LINES, LOGQL, log_query=query, position=self._source.where(node.this))
+                node.set("this", exp.to_identifier(LOGQL))
+                relation = self._read(draft, node)
             case exp.Table() if isinstance(node.this, exp.Anonymous):
                 self._expressions(node.this.expressions, scope, ctes)
                 relation = Outputs([], is_open=True).relation(alias, node.this.name)
@@ -177,14 +183,19 @@ class _Resolver:
         table = TABLES.get(name.lower())
         if table is None:
             raise self._source.error(f"unknown table {node.name}: the tables are {', '.join(TABLES)}", node)
+        return self._read(Draft("", table, name), node)
+
+    def _read(self, draft: Draft, node: exp.Table) -> Relation:
+        """Add the draft under a fresh name of its relation. Its alias is that of the node, or the one it has."""
+        alias = node.args.get("alias")
         if alias and alias.args.get("columns"):
-            raise self._source.error(f"columns of {name} are renamed with AS in the SELECT list", alias)
-        draft = Draft(next(self._fresh), table, alias.name if alias else name)
+            raise self._source.error(f"columns of {draft.alias} are renamed with AS in the SELECT list", alias)
+        draft.relation, draft.alias = next(self._fresh), alias.name if alias else draft.alias
         self.resolution.drafts.append(draft)
         node.this.set("this", draft.relation)
-        node.set("alias", alias or exp.TableAlias(this=exp.to_identifier(name)))
-        columns = {known: Origin(column, draft) for known, column in table.named().items()}
-        return Relation((alias.name if alias else name).lower(), columns)
+        node.set("alias", alias or exp.TableAlias(this=exp.to_identifier(draft.alias)))
+        columns = {known: Origin(column, draft) for known, column in draft.table.named().items()}
+        return Relation(draft.alias.lower(), columns)
 
     def _join(self, join: exp.Join, scope: NameScope, ctes: Mapping[str, Outputs]) -> None:
         self._relation(join.this, scope, ctes)

@@ -19,6 +19,7 @@ from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.tables import LOGS_TABLE, ColumnKind, Table, TableColumn
 from lakerunner.model.condition import Condition
+from lakerunner.model.errors import Position
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Scan, TypedAttributes
@@ -27,11 +28,13 @@ from lakerunner.plan.scan import Scan, TypedAttributes
 @dataclass(eq=False)
 class Draft:
     """A draft of a scan: one reference to a table, which the query calls `alias`. `start_ns` and `end_ns` bound the
-    rows that it needs, half-open."""
+    rows that it needs, half-open. `log_query` is that of a call of logql(...), at `position`; "" for a table."""
 
     relation: str
     table: Table
     alias: str
+    log_query: str = ""
+    position: Position | None = None
     columns: set[str] = field(default_factory=set)
     attributes: set[Attribute] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)

@@ -25,6 +25,7 @@ from lakerunner.lakeql.grouped import (
     source_sql,
     split_groups,
 )
+from lakerunner.lakeql.log_table import LogLeaf, log_leaf, read_lines
 from lakerunner.lakeql.push import PushedFilters, is_column_of
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.rewrite import further_columns, hide_further_columns, keep_names, use_typed_columns
@@ -146,11 +147,19 @@ class Splitter:
     """`named` are the columns of each table that are needed though no column node names them: by a star, by USING, by a
     field inside a value."""
 
-    def __init__(self, resolution: Resolution, names: Names, named: dict[int, set[str]], types: Types | None) -> None:
+    def __init__(
+        self,
+        resolution: Resolution,
+        names: Names,
+        named: dict[int, set[str]],
+        types: Types | None,
+        logs: LogLeaf | None = None,
+    ) -> None:
         self._resolution = resolution
         self._names = names
         self._named = named
         self._types = types
+        self._logs = logs
         self._leaves: dict[int, Leaf] = {}
 
     def plan(self, tree: exp.Query) -> Plan:
@@ -159,11 +168,14 @@ class Splitter:
             pushed.filters[id(draft)] = [use_typed_columns(one, draft) for one in pushed.filters_of(draft)]
         whole = self._single_select(tree)
         rounds = find_rounds(*whole) if whole else None
-        if whole and rounds and self._is_pass_through(whole[0]):
+        lines = [draft for draft in self._resolution.drafts if draft.log_query]
+        self._leaves = {id(draft): log_leaf(draft, self._logs) for draft in lines}
+        if not lines and whole and rounds and self._is_pass_through(whole[0]):
             return self._pass_through_plan(*whole, rounds, pushed)
         selects = [(select, drafts[0]) for select, drafts in self._resolution.selects if len(drafts) == 1]
         for select, draft in selects:
-            self._add_group_leaf(select, draft, pushed)
+            if draft not in lines:
+                self._add_group_leaf(select, draft, pushed)
         first = self._first_rows(*whole) if whole and id(whole[1].draft) not in self._leaves else None
         for draft in self._resolution.drafts:
             if id(draft) not in self._leaves:
@@ -173,6 +185,8 @@ class Splitter:
         if rounds:
             for clause in ("limit", "offset"):
                 tree.set(clause, None)
+        for draft in lines:
+            read_lines(tree, draft)
         leaves = tuple(self._leaves[id(draft)] for draft in self._resolution.drafts)
         needs_all = bool(leaves) and not (whole and self._is_bounded(*whole, rounds))
         return Plan(leaves, SqlFinish(to_sql(tree), rounds, needs_all=needs_all))

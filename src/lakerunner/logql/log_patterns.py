@@ -95,11 +95,17 @@ class LineGroup:
         self.low = low if is_new else min(self.low, low)
         self.high = high if is_new else max(self.high, high)
         # Which lines stay does not depend on the order in which they come.
-        self.lines = sorted({*self.lines, *lines}, key=lambda line: (crc32(line.encode()), line))[:SAMPLE]
+        for line in lines:
+            if len(self.lines) < SAMPLE or _rank(line) < _rank(self.lines[-1]):
+                self.lines = sorted({*self.lines, line}, key=_rank)[:SAMPLE]
 
     @property
     def total(self) -> int:
         return self.counts.total()
+
+
+def _rank(line: str) -> tuple[int, str]:
+    return crc32(line.encode()), line
 
 
 class LineGroups:

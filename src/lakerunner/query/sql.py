@@ -11,7 +11,7 @@ whose coordinator only folds, passes on or sorts a bounded number of rows; Spark
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -23,13 +23,17 @@ from lakerunner.lakeql.source import QueryText
 from lakerunner.lakeql.spark import compile_spark
 from lakerunner.lakeql.statements import Listing, Statement, read_listing, read_statement
 from lakerunner.lakeql.tables import TABLES, ColumnKind
+from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
+from lakerunner.logql.text.parse import parse_logql
+from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SCOPES
-from lakerunner.model.time import DAY_NS, TimeRange
+from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
+from lakerunner.model.time import DAY_NS, MAX_NS, MIN_NS, SECOND_NS, TimeRange
 from lakerunner.plan.explain import Explain
-from lakerunner.plan.plan import SqlFinish
+from lakerunner.plan.plan import Leaf, SqlFinish
 from lakerunner.plan.scan import Scan
 from lakerunner.query.answer import Answer, FixedAnswer
 from lakerunner.query.contract.account import Account, total
@@ -61,8 +65,15 @@ class Question:
 class SqlQueries:
     """Safe to use from many threads. `outgrown` runs SQL whole in Spark; None: engine=spark is off."""
 
-    def __init__(self, engine: Engine, sandboxes: Sandboxes, outgrown: Outgrown | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        sandboxes: Sandboxes,
+        outgrown: Outgrown | None = None,
+        rules: Callable[[UUID], StreamRules] = lambda _: DEFAULT_RULES,
+    ) -> None:
         self.engine = engine
+        self._rules = rules
         self._outgrown = outgrown
         self._syntax = Syntax(sandboxes)
 
@@ -74,7 +85,10 @@ class SqlQueries:
         began = self.engine.clock()
         statement = read_statement(question.text)
         types = partial(self._syntax.columns, organization)
-        plan = compile_sql(statement.query, organization, question.now_ns, parameters=question.parameters, types=types)
+        logs = partial(self._log_leaf, organization, question.now_ns)
+        plan = compile_sql(
+            statement.query, organization, question.now_ns, parameters=question.parameters, types=types, logs=logs
+        )
         self._syntax.check(organization, statement.query)
         if engine == SPARK and isinstance(plan.finish, SqlFinish) and plan.finish.needs_all:
             return self._spark_sql(organization, question, statement)
@@ -88,6 +102,16 @@ class SqlQueries:
         )
         answer: Answer = self.engine.answer(organization, plan, options)
         return answer
+
+    def _log_leaf(self, organization: UUID, now_ns: int, query: str, scan: Scan) -> Leaf:
+        """Compile logql(...) (lakeql/log_table.py): the leaf of the log query, under the name of the scan."""
+        if not isinstance(parse_logql(query), Pipeline):
+            raise UserError("a metric query has no lines: write a log query")
+        # The ends of all times are infinite to DuckDB.
+        start_ns, end_ns = max(scan.time.start_ns, MIN_NS + SECOND_NS), min(scan.time.end_ns, MAX_NS - SECOND_NS)
+        question = LogqlQuestion(query, start_ns, end_ns, 1, None, rules=self._rules(organization))
+        (leaf,) = compile_logql(question, now_ns).leaves
+        return replace(leaf, scan=replace(leaf.scan, relation=scan.relation))
 
     def _listed(self, organization: UUID, question: Question, listing: Listing) -> Answer:
         if question.parameters:

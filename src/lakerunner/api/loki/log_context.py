@@ -66,9 +66,9 @@ class LogContext:
         if not given.text("time"):
             raise UserError("parameter time is missing: write the time of the line in ns")
         stream, time_ns = read_stream(given.text("stream")), given.time("time", now_ns)
-        counts = [given.number(name, DEFAULT_LINES, self.most.entries) for name in ("before", "after")]
+        before, after = (given.number(name, DEFAULT_LINES, self.most.entries) for name in ("before", "after"))
         start, end = given.time("start", time_ns - DAY_NS), given.time("end", time_ns + DAY_NS)
-        return ContextQuestion(stream, time_ns, *counts, start, end, self.most.entries)
+        return ContextQuestion(stream, time_ns, before, after, start, end, self.most.entries)
 
 
 def _body(answer: ContextAnswer, question: ContextQuestion, position: str) -> bytes:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlglot import exp
 
-from lakerunner.lakeql.compile import rewrite_query, user_errors
+from lakerunner.lakeql.compile import RewrittenQuery, rewrite_query, user_errors
 from lakerunner.lakeql.constants import Constants, read_integer
 from lakerunner.lakeql.dialect import to_sql
 from lakerunner.lakeql.rewrite import further_columns, hide_further_columns, keep_names
@@ -26,6 +26,7 @@ from lakerunner.lakeql.spark.scalars import ARITHMETIC, LOGIC
 from lakerunner.lakeql.spark.values import ORDERED, Type, Value, common_type, type_named
 from lakerunner.lakeql.spark.writer import OutputColumn, Relation, SparkScope, Writer, Writers
 from lakerunner.lakeql.tables import table_of_signal
+from lakerunner.model.errors import UserError
 from lakerunner.plan.scan import Scan, attribute_column, id_column
 from lakerunner.plan.spark import SparkPlan, place
 
@@ -49,11 +50,22 @@ def compile_spark(
     source, constants = QueryText(text), Constants(now_ns)
     with user_errors():
         query = rewrite_query(source, organization, constants, parameters or {}, max_length)
+        _refuse_log_queries(query)
         hide_further_columns(query.resolution, further_columns)
         keep_names(query.names)
         scans = tuple(draft.scan() for draft in query.resolution.drafts)
         spark_sql = _Translation(scans, source, constants).query(query.tree, None, {}).sql
         return SparkPlan(to_sql(query.tree), spark_sql, scans)
+
+
+def _refuse_log_queries(query: RewrittenQuery) -> None:
+    for draft in query.resolution.drafts:
+        if draft.log_query:
+            raise UserError(
+                "logql(...) is not available with engine=spark in a query that needs all rows in one place, as joins, "
+                "windows and subqueries do: leave engine=spark out",
+                draft.position,
+            )
 
 
 @dataclass(frozen=True)
