@@ -244,7 +244,8 @@ class LineFollower:
         last = replace(tail.question, end_ns=self._now_ns(), limit=tail.limit, direction="backward")
         if last.start_ns >= last.end_ns:
             return []
-        rows, size = [], 0
+        rows: list[dict[str, Any]] = []
+        size = 0
         for row in self._rows(tail, last, segments):
             size += sum(map(getsizeof, row.values()))
             if tail.closed or (rows and size > tail.queue.most.bytes):

@@ -104,7 +104,8 @@ class TailQueue:
     def take(self) -> TailFrame | None:
         """Return the next frame; None if nothing waits."""
         with self._lock:
-            entries, size = [], 0
+            entries: list[LogEntry] = []
+            size = 0
             while self._waiting and len(entries) < self.most.frame_entries and size < self.most.frame_bytes:
                 entry, own = self._waiting.popleft()
                 entries.append(entry)

@@ -46,8 +46,8 @@ class Client:
         self.url = url
         self.headers = headers
         self._home = home
-        verify = (trust or trusting("")) if url.startswith("https:") else False
-        self.ssl = verify or None
+        self.ssl = (trust or trusting("")) if url.startswith("https:") else None
+        verify = self.ssl or False
         self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5), verify=verify)
 
     @classmethod
