@@ -26,6 +26,7 @@ from lakerunner.commands.terminal.follow_lines import tail_frames
 from lakerunner.index.commit import Commit, write_commit
 from lakerunner.model.errors import Unavailable
 from query.sample_lake import OTHER, START
+from suites.certificates import Authority
 
 CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
 ALL: dict[str, Any] = {"start": START}
@@ -257,3 +258,14 @@ def test_the_client_of_the_command_line(lake: TailLake) -> None:
     lake.server.stop()
     with pytest.raises(Unavailable, match="the server is stopping: connect again"):
         next(frames)
+
+
+def test_tails_over_tls_end_with_the_reason_too(embedded_postgres_url: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate = authority.issue("server").loaded
+    with tail_lake(embedded_postgres_url, tmp_path / "lake", certificate=certificate) as lake:
+        client = lake.tail(**ALL, ssl=authority.trust)
+        lake.push(line(1, "encrypted"))
+        assert lines(client, 1) == ["encrypted"]
+        lake.server.stop()
+        assert closing(client) == (1012, "the server is stopping: connect again")
