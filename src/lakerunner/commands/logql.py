@@ -45,6 +45,7 @@ from lakerunner.commands.options import EPILOG, client_of, connection_options, q
     help="Interval between steps of a metric query: 15s, 5m, 1h; default: chosen from the width of the plot.",
 )
 @click.option("--at", metavar="TIME", help="Evaluate a metric query at this time only, and show a table.")
+@click.option("--tail", "follow", is_flag=True, help="Show the last lines, then new ones as they come, until Ctrl-C.")
 @click.option("--no-labels", is_flag=True, help="Show lines without their labels.")
 def logql(query: str, **options: Any) -> None:
     """Run a LogQL query and show its lines, newest first; a metric query is plotted.
@@ -53,6 +54,7 @@ def logql(query: str, **options: Any) -> None:
 
     \b
     lakerunner logql '{service_name="cart"} |= "refused"'                   the last hour, newest first
+    lakerunner logql '{service_name="cart"}' --tail --limit 10                the last ten lines, and new ones
     lakerunner logql '{service_name="cart"}' --from now-2d --to now-1d --forward --limit 1000
     lakerunner logql '{service_name=~".+"} | json | status >= 500' --since 6h --output jsonl
     lakerunner logql '{service_name="cart"} |= "panic"' -B 5 -A 2                 with the lines around each hit
@@ -80,4 +82,8 @@ def logql(query: str, **options: Any) -> None:
         before=max(options["before"] or 0, options["around"] or 0),
         after=max(options["after"] or 0, options["around"] or 0),
     )
+    if options["follow"]:
+        from lakerunner.commands.terminal.follow_lines import follow_lines
+
+        sys.exit(follow_lines(client_of(options), command, time.time_ns()))
     sys.exit(ask_logql(client_of(options), command, time.time_ns()))

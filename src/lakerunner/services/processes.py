@@ -21,6 +21,7 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_queries import LokiLimits
 from lakerunner.api.loki.loki_api import LokiApi
+from lakerunner.api.native.logs_api import NativeLogsApi
 from lakerunner.api.native.metrics_api import NativeMetricsApi
 from lakerunner.api.native.native_api import NativeApi
 from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
@@ -220,6 +221,7 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     prometheus = PrometheusApi(metrics, service, most, lambda: parts.runtime.health.ready)
     held = LogLimits(settings.metrics_max_series, settings.metrics_max_samples)
     loki = LokiApi(engine, service, LokiLimits(query=held), prometheus.ready, rules)
+    native_logs = NativeLogsApi(engine, service, loki.most, rules)
     follower = LineFollower(engine, rules, index.commits, now_ns)
     parts.runtime.defer("tails", follower.close)
     tail = TailApi(follower, service, loki.most)
@@ -228,7 +230,7 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
     warm_queries_aside(sandboxes, parts.runtime.stopping)
-    apis = (sql, native, native_metrics, prometheus, loki, tail, keys, objects, work)
+    apis = (sql, native, native_metrics, native_logs, prometheus, loki, tail, keys, objects, work)
     return [route for api in apis for route in api.routes()]
 
 

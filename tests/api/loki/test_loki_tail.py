@@ -10,6 +10,7 @@ from uuid import UUID
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
@@ -19,8 +20,13 @@ from conformance.answer import LogEntry
 from lakerunner.api.tail import tail_api
 from lakerunner.api.tail.tail_api import TailLimits
 from lakerunner.api.tail.tail_queue import QueueBounds
+from lakerunner.cli import cli
+from lakerunner.commands.terminal.client import Client
+from lakerunner.commands.terminal.follow_lines import tail_frames
 from lakerunner.index.commit import Commit, write_commit
+from lakerunner.model.errors import Unavailable
 from query.sample_lake import OTHER, START
+from suites.certificates import Authority
 
 CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
 ALL: dict[str, Any] = {"start": START}
@@ -234,3 +240,32 @@ def test_other_requests_of_the_path(lake: TailLake) -> None:
     assert (plain.status_code, plain.text) == (400, tail_api.NO_UPGRADE)
     elsewhere = {"x-api-key": "own", "connection": "Upgrade", "upgrade": "websocket"}
     assert httpx.get(f"{lake.server.url}/openapi.json", headers=elsewhere).status_code == 200
+
+
+def test_the_client_of_the_command_line(lake: TailLake) -> None:
+    lake.push(line(1, "one"), line(2, "two"))
+    frames = tail_frames(Client(lake.server.url, "own"), {"query": '{env="prod"}', "start": str(START), "limit": "1"})
+    assert lines_of(next(frames)) == ["two"]
+    lake.push(line(3, "three"))
+    assert lines_of(next(frames)) == ["three"]
+    arguments = ["logql", "--tail", "--url", lake.server.url, "--key", "own"]
+    for more, words in (
+        (('{env="prod"}', "--to", "now"), "--tail has no end"),
+        (("{",), "parse error at line 1, col 2"),
+    ):
+        refused = CliRunner().invoke(cli, [*arguments, *more])
+        assert (refused.exit_code, words in refused.stderr) == (1, True), refused.stderr
+    lake.server.stop()
+    with pytest.raises(Unavailable, match="the server is stopping: connect again"):
+        next(frames)
+
+
+def test_tails_over_tls_end_with_the_reason_too(embedded_postgres_url: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate = authority.issue("server").loaded
+    with tail_lake(embedded_postgres_url, tmp_path / "lake", certificate=certificate) as lake:
+        client = lake.tail(**ALL, ssl=authority.trust)
+        lake.push(line(1, "encrypted"))
+        assert lines(client, 1) == ["encrypted"]
+        lake.server.stop()
+        assert closing(client) == (1012, "the server is stopping: connect again")

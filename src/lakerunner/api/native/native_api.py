@@ -42,8 +42,9 @@ BODY_LIMIT = BodyLimit(1 << 20, "the limit of a query")
 NAME_MAX_CHARACTERS = 4096
 HEARTBEAT_SECONDS = 10.0
 # The plugin reads the first of these; the others are for people.
-FEATURES = {"metricsSummarySSE": False, "promql": True, "logql": False, "traceql": False, "sql": True}
-_LANGUAGES = {"logs": "LogQL", "traces": "TraceQL"}  # the future query language of each signal
+FEATURES = {"metricsSummarySSE": False, "promql": True, "logql": True, "traceql": False, "sql": True}
+_LANGUAGES = {"logs": "LogQL", "traces": "TraceQL"}  # the query language of each signal
+_UNAVAILABLE = ("traces",)  # signals whose language is not available yet
 _logger = logging.getLogger("lakerunner.api.native")
 
 
@@ -63,8 +64,9 @@ class NativeApi:
         ]
         for view in ROW_VIEWS.values():
             path = f"/api/v1/{view.spec.table}"
+            if view.spec.name in _UNAVAILABLE:
+                routes.append(endpoint(f"{path}/query", partial(self.query, view), POST=operations.QUERY))
             routes += [
-                endpoint(f"{path}/query", partial(self.query, view), POST=operations.QUERY),
                 endpoint(f"{path}/tags", partial(self.tags, view), POST=operations.TAGS),
                 endpoint(f"{path}/tagvalues", partial(self.tag_values, view), POST=operations.TAG_VALUES),
             ]

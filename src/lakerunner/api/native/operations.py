@@ -116,11 +116,40 @@ EXPLAIN = Operation(
     },
     errors=_STATUSES,
 )
+LOGQL = Operation(
+    "native",
+    "Run a LogQL query",
+    {200: Reply("Lines or points, as server-sent events.", {EVENTS: ANY})},
+    description="Events `result`, one for each line or point, then `done` or `error` (docs/formats/native_api.md).",
+    body={
+        JSON: Body(
+            record(
+                "q s? e? step? limit? reverse? fields?",
+                q=text("LogQL"),
+                s=_time("start", "one hour before `e`"),
+                e=_time("end, excluded", "now"),
+                step={"type": ["string", "integer"], "description": "of a metric query: seconds, or 15s"},
+                limit={**COUNT, "description": "maximum number of lines; default: 1,000"},
+                reverse=flag("true (default): newest lines first"),
+                fields=array(TEXT, description="tags to return with lines; default: all"),
+            ),
+            {"q": '{service_name=~".+"}', "s": "now-1h", "e": "now"},
+        )
+    },
+    errors=_STATUSES,
+)
+VALIDATE = Operation(
+    "native",
+    "Check the text of a LogQL query",
+    json_reply("Whether it is valid.", record("valid kind? query? error?", valid=BOOLEAN, error={"type": "object"})),
+    body={JSON: Body(record("q", q=text("LogQL")), {"q": '{service_name="cart"}'})},
+    errors=_STATUSES,
+)
 QUERY = Operation(
     "native",
-    "Query in the language of the signal: not available yet",
+    "Query spans: not available yet",
     json_reply("The language is not available yet.", ERROR_REF, 400),
-    description="LogQL and TraceQL are refused with their name; use SQL at POST /api/v1/sql.",
+    description="TraceQL is refused with its name; use SQL at POST /api/v1/sql.",
     body={JSON: Body()},
 )
 TAGS = Operation(

@@ -158,6 +158,7 @@ class LineFollower:
             beginning = self._commits.begin(tail.organization, tail.time, horizon)
             for row in reversed(self._last_rows(tail, beginning.segments)):
                 tail.put(row)
+            tail.queue.wake()
         except BaseException:
             self.leave(tail)
             raise
@@ -227,6 +228,8 @@ class LineFollower:
                 tail.rows += 1
                 if not tail.put(row):
                     break
+                if tail.rows % tail.queue.most.frame_entries == 0:
+                    tail.queue.wake()
             tail.unread = ()
         except Unavailable as error:
             _logger.info("a tail waits for workers: %s", error)
@@ -236,6 +239,7 @@ class LineFollower:
             _logger.exception("tail failed")
             tail.end(str(error_body(error)["message"]))
         finally:
+            tail.queue.wake()
             with self._state:
                 tail.reading = False
 
@@ -244,7 +248,8 @@ class LineFollower:
         last = replace(tail.question, end_ns=self._now_ns(), limit=tail.limit, direction="backward")
         if last.start_ns >= last.end_ns:
             return []
-        rows, size = [], 0
+        rows: list[dict[str, Any]] = []
+        size = 0
         for row in self._rows(tail, last, segments):
             size += sum(map(getsizeof, row.values()))
             if tail.closed or (rows and size > tail.queue.most.bytes):

@@ -76,7 +76,8 @@ class TailFrame:
 
 @dataclass
 class TailQueue:
-    """`wake` is called, from any thread, when there may be something to take."""
+    """`wake` tells the reader that there may be something to take. Call it after several entries, so that they come in
+    one frame."""
 
     wake: Callable[[], None]
     most: QueueBounds = field(default_factory=QueueBounds)
@@ -98,13 +99,13 @@ class TailQueue:
                 return self._drop(entry)
             self._waiting.append((entry, size))
             self.bytes += size
-        self.wake()
         return True
 
     def take(self) -> TailFrame | None:
         """Return the next frame; None if nothing waits."""
         with self._lock:
-            entries, size = [], 0
+            entries: list[LogEntry] = []
+            size = 0
             while self._waiting and len(entries) < self.most.frame_entries and size < self.most.frame_bytes:
                 entry, own = self._waiting.popleft()
                 entries.append(entry)

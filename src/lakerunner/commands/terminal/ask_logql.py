@@ -242,14 +242,19 @@ def read_entries(streams: Iterable[Mapping[str, Any]], *, forward: bool) -> list
     return sorted(entries, key=lambda entry: entry.time_ns, reverse=not forward)
 
 
-def _show_entries(entries: Sequence[ShownEntry], command: LogqlCommand) -> None:
+def write_entries(entries: Sequence[ShownEntry], command: LogqlCommand, *, all_of_them: bool = True) -> None:
+    """Write the entries in the form of the command. `all_of_them`: no more follow."""
     match command.form:
         case "raw":
             sys.stdout.write(for_terminal("".join(f"{entry.line}\n" for entry in entries), sys.stdout))
         case "jsonl":
             _write_jsonl(_object(entry, labels=command.labels) for entry in entries)
         case _:
-            show_lines(entries, sys.stdout, labels=command.labels)
+            show_lines(entries, sys.stdout, labels=command.labels, all_of_them=all_of_them)
+
+
+def _show_entries(entries: Sequence[ShownEntry], command: LogqlCommand) -> None:
+    write_entries(entries, command)
     if not entries:
         say("no lines")
     elif len(entries) == command.limit:
@@ -266,10 +271,10 @@ def _write_jsonl(values: Iterable[Mapping[str, Any]]) -> None:
     sys.stdout.write(for_terminal("".join(f"{orjson.dumps(one).decode()}\n" for one in values), sys.stdout))
 
 
-def show_lines(entries: Sequence[ShownEntry], output: TextIO, *, labels: bool) -> None:
+def show_lines(entries: Sequence[ShownEntry], output: TextIO, *, labels: bool, all_of_them: bool = True) -> None:
     """Print time, labels and line of each entry. Labels that are the same for all of them are written once, to
-    standard error."""
-    common = _common_labels(entries) if labels else {}
+    standard error, unless more entries follow."""
+    common = _common_labels(entries) if labels and all_of_them else {}
     if common:
         say(f"labels of all lines: {short_labels(common)}")
     coloured = is_coloured(output)

@@ -45,8 +45,10 @@ class Client:
         that the URL was read from."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.url = url
+        self.headers = headers
         self._home = home
-        verify = (trust or trusting("")) if url.startswith("https:") else False
+        self.ssl = (trust or trusting("")) if url.startswith("https:") else None
+        verify = self.ssl or False
         self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5), verify=verify)
 
     @classmethod
@@ -234,14 +236,14 @@ def _exported_line(line: bytes) -> dict[str, Any]:
 
 def _error_in(response: httpx.Response) -> LakerunnerError:
     if response.headers.get("content-type", "").startswith(_PLAIN) and response.text.strip():
-        return _plain_error(response.status_code, response.text.strip())
+        return plain_error(response.status_code, response.text.strip())
     try:
         return error_from_body(orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return Unavailable(f"the API returned {response.status_code} without a reason")
 
 
-def _plain_error(status: int, message: str) -> LakerunnerError:
+def plain_error(status: int, message: str) -> LakerunnerError:
     """Return the error of Loki's API, which is text. A place in the query is part of that text already."""
     error = next((kind for kind in KINDS.values() if kind.http_status == status), Unavailable)(message)
     if isinstance(error, UserError) and (place := _PLACE.search(message)):
