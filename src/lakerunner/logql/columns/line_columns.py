@@ -39,7 +39,7 @@ from lakerunner.model.streams.log_record import (
 )
 from lakerunner.model.streams.stream_rules import AttributeRule, StreamRules
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import ARRIVED, DETECTED_LEVEL, ROW_NUMBER, Scan
+from lakerunner.plan.scan import ARRIVED, DETECTED_LEVEL, RESOURCE_ID, ROW_NUMBER, Scan
 
 _ERRORS = (ERROR, ERROR_DETAILS, PRESERVE_ERROR)
 _LINE = ("message", "body")
@@ -108,7 +108,15 @@ class LineNeeds:
             "logs",
             TimeRange(start, max(start, end)),
             ("timestamp", *line, *self.fields, "resource_schema_url", "delivery", "delivery_row"),
-            internal=(ARRIVED, ROW_NUMBER, RESOURCE.map_column, ATTRIBUTES.map_column, SCOPE.map_column, *level),
+            internal=(
+                ARRIVED,
+                ROW_NUMBER,
+                RESOURCE_ID,
+                RESOURCE.map_column,
+                ATTRIBUTES.map_column,
+                SCOPE.map_column,
+                *level,
+            ),
             labels=labels,
             level_sources=tuple(sorted(sources)),
         )
@@ -229,7 +237,7 @@ class ColumnReader:
 
     def select(self, batch: pa.RecordBatch) -> LineColumns:
         """Return the lines of streams that meet the matchers."""
-        codes, first = joint_codes([batch.column(name) for name in _RESOURCE])
+        codes, first = joint_codes([batch.column(name) for name in _resource_key(batch)])
         streams = [self._stream(*resource) for resource in _values(batch, _RESOURCE, first)]
         if None in streams:
             meets = np.array([stream is not None for stream in streams], np.bool_)[codes]
@@ -243,7 +251,8 @@ class ColumnReader:
         if len(self._origins) > _MAX_KNOWN:
             self._origins.clear()
         names = self._origin_columns(columns.batch)
-        codes, first = joint_codes([columns.batch.column(name) for name in names])
+        key = (*_resource_key(columns.batch), *names[len(_RESOURCE) :])
+        codes, first = joint_codes([columns.batch.column(name) for name in key])
         columns.set_origins([self._origin(names, one) for one in _values(columns.batch, names, first)], codes)
 
     def _origin_columns(self, batch: pa.RecordBatch) -> tuple[str, ...]:
@@ -314,6 +323,11 @@ class ColumnReader:
                 odd[row], text = text, ""
             texts.append(text)
         return pc.replace_with_mask(lines, mask, pa.array(texts, lines.type)), odd
+
+
+def _resource_key(batch: pa.RecordBatch) -> tuple[str, ...]:
+    """Return the columns that tell resources apart: their ids if all rows have them, since texts take longer."""
+    return _RESOURCE if batch.column(RESOURCE_ID).null_count else (RESOURCE_ID,)
 
 
 def joint_codes(columns: Sequence[Any]) -> tuple[Any, Any]:
