@@ -105,7 +105,7 @@ class SampleColumns:
         made = codes != _NO_SAMPLE
         kept = pa.array(rows[made])
         values = values[made]
-        if _is_of_bytes(self.aggregation):
+        if _is_of_bytes(self.aggregation) and columns.lines is not None:
             values = pc.binary_length(columns.lines.take(kept)).to_numpy(zero_copy_only=False).astype(np.float64)
         return SampleBatch(list(found.series), codes[made], values, _rows(columns, kept))
 
