@@ -269,7 +269,7 @@ def _no_samples(operator: Any) -> Any:
     raise AssertionError(f"{operator} was not planned")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     query=queries(),
     window=st.sampled_from(["1h", "20ns", "21ns offset 4ns", "3ns"]),
