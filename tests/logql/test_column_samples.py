@@ -98,8 +98,10 @@ def _requests(seed: int) -> list[tuple[bytes, str]]:
     for service in ("a", "b", "c"):
         records = []
         for number in range(60):
-            fields = {"time_unix_nano": NS + pick.randrange(100), "flags": pick.choice((0, 0, 1))}
-            fields |= pick.choice(({}, {"severity_number": 17}, {"severity_text": "Debug"}, {"event_name": "e"}))
+            fields: dict[str, Any] = {"time_unix_nano": NS + pick.randrange(100), "flags": pick.choice((0, 0, 1))}
+            fields |= pick.choice(
+                (dict[str, Any](), {"severity_number": 17}, {"severity_text": "Debug"}, {"event_name": "e"})
+            )
             body = pick.choice(({"k": number}, 5, b"\xff")) if pick.random() < 0.1 else pick.choice(LINES)
             records.append((fields, body, some(VALUES)))
         resource = {"service.name": service, "host": "h", **pick.choice(({}, {"level": "info"}, {"a": {"b": "r"}}))}
@@ -267,7 +269,7 @@ def _no_samples(operator: Any) -> Any:
     raise AssertionError(f"{operator} was not planned")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     query=queries(),
     window=st.sampled_from(["1h", "20ns", "21ns offset 4ns", "3ns"]),

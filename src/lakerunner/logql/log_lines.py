@@ -6,14 +6,16 @@ Comes in: rows of log segments. Goes out: rows of `SCHEMA`; labels are JSON obje
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakerunner.logql.columns.column_stages import LineMask, stored_line_masks
 from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_rows import LogReader, source_sql
 from lakerunner.logql.stages.hints import NO_HINTS
@@ -38,6 +40,14 @@ SCHEMA = pa.schema(
         ("delivery_row", pa.uint32()),
     ]
 )
+
+
+def _passing(batch: pa.RecordBatch, filters: Sequence[LineMask]) -> pa.RecordBatch:
+    """Drop rows whose lines do not pass; those whose lines are written from bodies stay."""
+    for mask in filters:
+        kept = pc.or_(pa.array(mask(batch.column("message").fill_null(""))), batch.column("body").is_valid())
+        batch = batch.filter(kept)
+    return batch
 
 
 @dataclass(frozen=True)
@@ -71,9 +81,10 @@ class LogLines(RowOperator):
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pipeline = compile_stages(self.pipeline.stages, NO_HINTS, self.now_ns)
         reader = LogReader(self.pipeline.matchers, self.rules)
+        filters = stored_line_masks(self.pipeline.stages)
         for batch in batches:
             rows: list[tuple[Any, ...]] = []
-            for row in reader.rows(batch):
+            for row in reader.rows(_passing(batch, filters)):
                 labels = LineLabels(row.stream, row.metadata)
                 line = pipeline.process(row.place.timestamp, row.line, labels)
                 if line is not None:

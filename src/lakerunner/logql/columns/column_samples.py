@@ -24,8 +24,10 @@ from lakerunner.logql.stages.sample import OF_BYTES, compile_extractor, label_ne
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
 from lakerunner.model.labels import Labels
 from lakerunner.model.streams.stream_rules import StreamRules
+from lakerunner.plan.scan import ARRIVED, ROW_NUMBER
 
 _NO_SAMPLE = -1
+_OF_SAMPLES = ["timestamp", ARRIVED, ROW_NUMBER, "delivery", "delivery_row"]
 
 
 class NotByColumns(Exception):
@@ -103,9 +105,9 @@ class SampleColumns:
         made = codes != _NO_SAMPLE
         kept = pa.array(rows[made])
         values = values[made]
-        if _is_of_bytes(self.aggregation):
+        if _is_of_bytes(self.aggregation) and columns.lines is not None:
             values = pc.binary_length(columns.lines.take(kept)).to_numpy(zero_copy_only=False).astype(np.float64)
-        return SampleBatch(list(found.series), codes[made], values, columns.batch.take(kept))
+        return SampleBatch(list(found.series), codes[made], values, _rows(columns, kept))
 
     def _odd(self, columns: LineColumns, extract: _Extractor) -> SampleBatch:
         found = _Samples()
@@ -116,9 +118,13 @@ class SampleColumns:
             found.add(extract(times[row].as_py(), columns.line(row), labels), labels, extract)
         codes = np.array(found.codes, np.int64)
         made = codes != _NO_SAMPLE
-        return SampleBatch(
-            list(found.series), codes[made], np.array(found.values)[made], columns.batch.take(pa.array(rows[made]))
-        )
+        own = _rows(columns, pa.array(rows[made]))
+        return SampleBatch(list(found.series), codes[made], np.array(found.values)[made], own)
+
+
+def _rows(columns: LineColumns, rows: pa.Array) -> pa.RecordBatch:
+    own = columns.batch.select(_OF_SAMPLES)
+    return own if len(rows) == len(own) else own.take(rows)
 
 
 def _is_of_bytes(aggregation: RangeAggregation) -> bool:

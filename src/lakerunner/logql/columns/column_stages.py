@@ -25,6 +25,7 @@ from lakerunner.logql.stages.pipeline import in_running_order
 from lakerunner.logql.text.syntax import (
     AmountTest,
     Both,
+    Decolorize,
     Drop,
     Either,
     IpTest,
@@ -34,10 +35,12 @@ from lakerunner.logql.text.syntax import (
     LabelFormat,
     LabelTest,
     LineFilter,
+    LineFormat,
     Logfmt,
     Pattern,
     Stage,
     TextTest,
+    Unpack,
 )
 from lakerunner.model.regex import compile_search, search_column
 
@@ -57,7 +60,22 @@ def line_filter(stage: LineFilter, hints: ParserHints) -> ColumnStage | None:  #
     return run
 
 
-def _line_mask(stage: LineFilter) -> Callable[[pa.Array], Any]:
+# Returns for each line whether it passes.
+LineMask = Callable[[pa.Array], Any]
+
+
+def stored_line_masks(stages: Iterable[Stage]) -> tuple[LineMask, ...]:
+    """Return the tests of the line filters that see lines as they were stored."""
+    found = []
+    for stage in stages:
+        if isinstance(stage, (LineFormat, Unpack, Decolorize)):
+            break
+        if isinstance(stage, LineFilter):
+            found.append(_line_mask(stage))
+    return tuple(found)
+
+
+def _line_mask(stage: LineFilter) -> LineMask:
     patterns = tested_alternatives(stage)
     if stage.op in ("|>", "!>") or any(one.is_ip for one in patterns):
         test = line_test(stage)

@@ -1,7 +1,7 @@
 """A batch of log rows as columns: their lines, and codes for what is stored of each.
 
 Comes in: Arrow batches of a scan that `LineNeeds` describes. Goes out: `LineColumns`. What always holds: rows that are
-equal in all that can give a wanted label share an `Origin`, which the code of rows makes (model/streams/), once; so
+equal in all that can give a wanted label share an `RowOrigin`, which the code of rows makes (model/streams/), once; so
 that labels are what they are row by row. A line that is not UTF-8, and a row that is stored with an error, is odd: the
 row stages have to read it.
 """
@@ -39,7 +39,7 @@ from lakerunner.model.streams.log_record import (
 )
 from lakerunner.model.streams.stream_rules import AttributeRule, StreamRules
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import ARRIVED, DETECTED_LEVEL, ROW_NUMBER, Scan
+from lakerunner.plan.scan import ARRIVED, DETECTED_LEVEL, RESOURCE_ID, ROW_NUMBER, Scan
 
 _ERRORS = (ERROR, ERROR_DETAILS, PRESERVE_ERROR)
 _LINE = ("message", "body")
@@ -108,7 +108,15 @@ class LineNeeds:
             "logs",
             TimeRange(start, max(start, end)),
             ("timestamp", *line, *self.fields, "resource_schema_url", "delivery", "delivery_row"),
-            internal=(ARRIVED, ROW_NUMBER, RESOURCE.map_column, ATTRIBUTES.map_column, SCOPE.map_column, *level),
+            internal=(
+                ARRIVED,
+                ROW_NUMBER,
+                RESOURCE_ID,
+                RESOURCE.map_column,
+                ATTRIBUTES.map_column,
+                SCOPE.map_column,
+                *level,
+            ),
             labels=labels,
             level_sources=tuple(sorted(sources)),
         )
@@ -120,7 +128,7 @@ def _may_change_level(rule: AttributeRule) -> bool:
     return bool(rule.regex) or any(telling.startswith(names) for telling in LEVEL_TELLING)
 
 
-class Origin(NamedTuple):
+class RowOrigin(NamedTuple):
     """What rows that were stored alike have in common. `level` is None if their lines decide it; the metadata is
     without it."""
 
@@ -150,11 +158,11 @@ class LineColumns:
         self._odd_lines = odd_lines
         self.odd = np.isin(self._rows, list(odd_lines)) if odd_lines else np.zeros(batch.num_rows, np.bool_)
         self.parsed: dict[str, pa.Array] = {}
-        self.origins: Sequence[Origin] = ()
+        self.origins: Sequence[RowOrigin] = ()
         self.origin_codes: Any = self._rows
 
     def __len__(self) -> int:
-        return self.batch.num_rows
+        return int(self.batch.num_rows)
 
     def keep(self, mask: Any) -> None:
         """Drop the rows where the mask is false; odd rows stay."""
@@ -170,7 +178,7 @@ class LineColumns:
             bases, codes = self._bases
             self.__dict__["_bases"] = bases, codes[mask]
 
-    def set_origins(self, origins: Sequence[Origin], codes: Any) -> None:
+    def set_origins(self, origins: Sequence[RowOrigin], codes: Any) -> None:
         self.origins, self.origin_codes = origins, codes
         self.odd |= np.array([not one.metadata.keys().isdisjoint(_ERRORS) for one in origins], np.bool_)[codes]
 
@@ -225,11 +233,11 @@ class ColumnReader:
         self._rules = needs.rules
         self._unlevelled = replace(needs.rules, detect_levels=False)
         self._streams: dict[tuple[str, str], ResourceLabels | None] = {}
-        self._origins: dict[tuple[Any, ...], Origin] = {}
+        self._origins: dict[tuple[Any, ...], RowOrigin] = {}
 
     def select(self, batch: pa.RecordBatch) -> LineColumns:
         """Return the lines of streams that meet the matchers."""
-        codes, first = joint_codes([batch.column(name) for name in _RESOURCE])
+        codes, first = joint_codes([batch.column(name) for name in _resource_key(batch)])
         streams = [self._stream(*resource) for resource in _values(batch, _RESOURCE, first)]
         if None in streams:
             meets = np.array([stream is not None for stream in streams], np.bool_)[codes]
@@ -243,7 +251,8 @@ class ColumnReader:
         if len(self._origins) > _MAX_KNOWN:
             self._origins.clear()
         names = self._origin_columns(columns.batch)
-        codes, first = joint_codes([columns.batch.column(name) for name in names])
+        key = (*_resource_key(columns.batch), *names[len(_RESOURCE) :])
+        codes, first = joint_codes([columns.batch.column(name) for name in key])
         columns.set_origins([self._origin(names, one) for one in _values(columns.batch, names, first)], codes)
 
     def _origin_columns(self, batch: pa.RecordBatch) -> tuple[str, ...]:
@@ -254,13 +263,13 @@ class ColumnReader:
         ]
         return (*_RESOURCE, *fields, *more)
 
-    def _origin(self, names: Sequence[str], values: tuple[Any, ...]) -> Origin:
+    def _origin(self, names: Sequence[str], values: tuple[Any, ...]) -> RowOrigin:
         found = self._origins.get(values)
         if found is None:
             found = self._origins[values] = self._read_origin(dict(zip(names, values, strict=True)))
         return found
 
-    def _read_origin(self, row: Mapping[str, Any]) -> Origin:
+    def _read_origin(self, row: Mapping[str, Any]) -> RowOrigin:
         resource = self._stream(row[RESOURCE.map_column], row["resource_schema_url"])
         if resource is None:
             raise ValueError("a row of a stream that does not meet the matchers")
@@ -289,7 +298,7 @@ class ColumnReader:
             level = (stated or "") if is_stated else None
         if not self._needs.level:
             level = ""
-        return Origin(resource, metadata_of(record, resource, scope, "", self._unlevelled), level)
+        return RowOrigin(resource, metadata_of(record, resource, scope, "", self._unlevelled), level)
 
     def _stream(self, attributes: str, schema_url: str) -> ResourceLabels | None:
         """Return the stream of a resource, None if it does not meet the matchers."""
@@ -314,6 +323,11 @@ class ColumnReader:
                 odd[row], text = text, ""
             texts.append(text)
         return pc.replace_with_mask(lines, mask, pa.array(texts, lines.type)), odd
+
+
+def _resource_key(batch: pa.RecordBatch) -> tuple[str, ...]:
+    """Return the columns that tell resources apart: their ids if all rows have them, since texts take longer."""
+    return _RESOURCE if batch.column(RESOURCE_ID).null_count else (RESOURCE_ID,)
 
 
 def joint_codes(columns: Sequence[Any]) -> tuple[Any, Any]:

@@ -26,6 +26,7 @@ from lakerunner.plan.scan import (
     DETECTED_LEVEL,
     INTERNAL_COLUMNS,
     NUMBER_TYPES,
+    RESOURCE_ID,
     ROW_NUMBER,
     STORED,
     STORED_COLUMNS,
@@ -54,6 +55,7 @@ _LABEL_OF = _TEXT_OF | {
         ELSE '{{"doubleValue":"' || double_text({0}) || '"}}' END]""",
     "json": "[{0}]",
 }
+_JOINED = "resources.made"  # see _resources
 _NO_LABELS = "'[{},null]'"
 _COLUMN_SETS = 256  # remembered column sets
 _MAP = "MAP(VARCHAR, VARCHAR)"
@@ -92,6 +94,7 @@ class _Projection:
 
     listed: tuple[tuple[str, str], ...]
     stored: tuple[Column, ...]
+    resource: str = ""  # the attributes of a resource, if they are joined by its id
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def relation_sql(
     for alike, run in groupby(held, lambda one: one[0]):
         own = [segment for _, segment in run]
         outputs = (*alike.outputs.listed, *_order_outputs(scan, own))
-        selects.append(_select(outputs) + _from([str(files[one.id].path) for one in own], alike.rows))
+        paths = [str(files[one.id].path) for one in own]
+        selects.append(_select(outputs) + _from(paths, alike.rows, alike.outputs.resource))
     return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
 
 
@@ -181,6 +185,7 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
         (f"CAST(NULL AS {column.type})" if column.name in unused else reader.column(column), column.name)
         for column in _columns(scan)
     ]
+    resource = ""
     labels = None if scan.labels is None else LabelSources(name for name in scan.labels if name not in unused)
     outputs += [
         (reader.attribute(attribute), attribute_column(scan.relation, attribute)) for attribute in scan.attributes
@@ -189,8 +194,10 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
     outputs += [(reader.typed(one, whole=one in whole), typed_column(scan.relation, one)) for one in scan.typed]
     for name in scan.internal:
         if name in _PREFIXES:
-            wanted = None if name == RESOURCE.map_column else labels
-            outputs.append((reader.labels(name, wanted), internal_column(scan.relation, name)))
+            value = reader.labels(name, None if name == RESOURCE.map_column else labels)
+            if name == RESOURCE.map_column and scan.labels is not None and reader.has_resource_ids:
+                value, resource = _JOINED, value
+            outputs.append((value, internal_column(scan.relation, name)))
         elif name == DETECTED_LEVEL and reader.has_levels:
             level = f"COALESCE({reader.stored(name, STORED_COLUMNS[name])}, '')"
             outputs.append((level, internal_column(scan.relation, name)))
@@ -198,16 +205,27 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
             outputs.append((reader.stored(name, STORED_COLUMNS[name]), internal_column(scan.relation, name)))
     for name in scan.stored:
         reader.stored(name, "BLOB")
-    return _Projection(tuple(outputs), tuple(reader.used.values()))
+    return _Projection(tuple(outputs), tuple(reader.used.values()), resource)
 
 
-def _from(paths: list[str], ranges: tuple[tuple[int, int], ...] | None) -> str:
+def _from(paths: list[str], ranges: tuple[tuple[int, int], ...] | None, resource: str) -> str:
     rows = [
         f"file_row_number >= {first}" if end == NO_END else f"file_row_number BETWEEN {first} AND {end - 1}"
         for first, end in ranges or ()
     ]
     where = f"\nWHERE {' OR '.join(rows)}" if rows else ""
-    return f"\nFROM read_parquet([{', '.join(map(text, paths))}], hive_partitioning = false){where}"
+    files = f"read_parquet([{', '.join(map(text, paths))}], hive_partitioning = false)"
+    return f"\nFROM {files}{_resources(files, where, resource) if resource else ''}{where}"
+
+
+def _resources(files: str, where: str, resource: str) -> str:
+    """Return the join with the attributes of each resource, which are made for one row of it: for all rows they cost
+    more than everything else. A row of another file may have the number of such a row, hence the outer GROUP BY."""
+    chosen = f"SELECT min(file_row_number) FROM {files}{where} GROUP BY {RESOURCE_ID}"
+    both = f"({where.removeprefix(chr(10) + 'WHERE ')}) AND " if where else ""
+    made = f"SELECT {RESOURCE_ID}, {resource} AS made FROM {files}\nWHERE {both}file_row_number IN ({chosen})"
+    found = f"SELECT {RESOURCE_ID} AS joined_id, any_value(made) AS made FROM ({made}) GROUP BY {RESOURCE_ID}"
+    return f"\nJOIN ({found}) AS resources ON {RESOURCE_ID} IS NOT DISTINCT FROM joined_id"
 
 
 def empty_sql(scan: Scan) -> str:
@@ -242,6 +260,11 @@ class _Reader:
         self._names = _names_in_duckdb(segment.columns)
         self._segment = segment
         self._unmapped = unmapped
+
+    @property
+    def has_resource_ids(self) -> bool:
+        """Return whether rows have the ids of their resources; they are read then."""
+        return RESOURCE_ID in self._columns and bool(self._use(RESOURCE_ID))
 
     @property
     def has_levels(self) -> bool:
