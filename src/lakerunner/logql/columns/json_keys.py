@@ -173,7 +173,7 @@ def _closing(data: Any, marks: Any, mark: Any, end: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _is_ascii(data: Any, at: Any, end: Any) -> bool:
+def _is_ascii(data: Any, at: Any, end: Any) -> Any:
     while at < end and data[at] < 0x80:
         at += 1
     return at == end
@@ -204,7 +204,7 @@ def _number_of(data: Any, key: Any, key_end: Any, names: Any, reaches: Any) -> A
 
 
 @njit(cache=True, nogil=True)
-def _set(data: Any, start: Any, end: Any, spans: Any, number: Any, row: Any) -> bool:
+def _set(data: Any, start: Any, end: Any, spans: Any, number: Any, row: Any) -> Any:
     """Note the place of a value. Return whether its escapes are known."""
     size = end - start
     if data[start] == _QUOTE:
