@@ -99,7 +99,7 @@ def cases(needle: str, trace_id: str) -> Iterator[Case]:
     count = 'sum(count_over_time({service_name="checkout"} |= "pool exhausted" [24h]))'
     yield Case("service + text, count", count, "unsorted", 1 / 20, service_text)
     yield Case("text in all services, count", f'sum(count_over_time({ALL} |= "declined" [24h]))', sql=_has("declined"))
-    levels = _grouped("lower(severity)", "minute")
+    levels = _grouped("lower(severity)", 60)
     by_level = f"sum by (detected_level) (count_over_time({ALL}[1m]))"
     yield Case("level per minute, 24 h", by_level, "DuckDB", 1.5, levels, step=60)
     yield Case("last 100 lines of a service", '{service_name="payment"}', target=1 / 20)
@@ -172,7 +172,7 @@ def text_bench(needle: str) -> Iterator[Case]:
         9,
         "token by severity, hourly",
         counted('|= "order"', " by (detected_level) ", window="1h"),
-        _grouped("lower(severity)", "hour", "AND message LIKE '%order%'"),
+        _grouped("lower(severity)", 3600, "AND message LIKE '%order%'"),
         step=3600,
     )
 
@@ -181,9 +181,9 @@ def _has(text: str) -> str:
     return f"SELECT count(*) FROM {{logs}} WHERE {{time}} AND message LIKE '%{text}%'"
 
 
-def _grouped(label: str, unit: str, more: str = "") -> str:
-    """Count by a label and by the start of a window."""
-    start = f"CAST(epoch(date_trunc('{unit}', timestamp)) AS BIGINT)"
+def _grouped(label: str, seconds: int, more: str = "") -> str:
+    """Count by a label and by the start of a window. A window has its end, not its start, as in LogQL."""
+    start = f"(epoch_ns(timestamp) - 1) // {seconds * 1_000_000_000} * {seconds}"
     return f"SELECT {label}, {start}, count(*) FROM {{logs}} WHERE {{time}} {more} GROUP BY ALL"
 
 

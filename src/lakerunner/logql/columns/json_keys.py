@@ -9,16 +9,16 @@ match: for those the row stage looks at more than one place of the line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lakerunner.kernel_cache import njit
 from lakerunner.logql.columns.extracted import Extracted, extracted, line_bytes, name_bytes, no_spans, value_size
-from lakerunner.logql.columns.key_names import reach_of, trimmed
+from lakerunner.logql.columns.key_names import is_blank, reach_of, trimmed
 
-_QUOTE, _BACKSLASH, _COLON, _COMMA, _DASH, _ZERO, _NINE = b'"\\:,-09'
+_QUOTE, _BACKSLASH, _COLON, _COMMA, _DASH, _ZERO, _NINE, _N = b'"\\:,-09n'
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
 _DEPTH = 16  # nobody queries a deeper name
 
@@ -33,7 +33,6 @@ _BLANK = _flags(b" \n\r\t")
 _AFTER_WORD = _flags(b" \n\r\t,}]")
 _IN_BLOCK = _flags(b'"{}[]')
 _IS_SCALAR = ~_flags(b"{[n")  # of the first byte of a value: no object, array or null
-_IN_KEY = ~_flags(bytes((_QUOTE, _BACKSLASH, *range(0x80, 0x100))))
 _ENDS_RUN = _flags(b'"\\')
 _ESCAPES = _flags(b'"\\/bfnrt')
 
@@ -54,30 +53,47 @@ def warm() -> None:
     extract_json(pa.array(['{"level": "info"}']), ["level"])
 
 
+class Scratch(NamedTuple):
+    """What a kernel keeps from line to line.
+
+    - `reaches`: for each open object and each name, how much of the name the keys that lead to the object cover, -1 if
+      the name cannot be inside.
+    - `firsts`: the first bytes of keys that may be wanted. Most keys are not, and cost one look here.
+    - `marks`: the places of quotes and backslashes in the line, and twice its end. A loop to the end of each string
+      would be slower by a twentieth to a fifth, since a processor cannot foresee where it ends."""
+
+    reaches: Any
+    firsts: Any
+    marks: Any
+
+
 @njit(cache=True, nogil=True)
 def _json_lines(data: Any, bounds: Any, names: Any, spans: Any, odd: Any) -> None:
-    count = len(names.bounds) - 1
-    # For each open object and each name: how much of the name the keys that lead to the object cover, -1 if the name
-    # cannot be inside.
-    reaches = np.zeros((_DEPTH + 2, count), np.int64)
-    firsts = np.zeros(256, np.bool_)  # the first bytes of keys that may be wanted: most are not, and cost a look here
+    count, longest = len(names.bounds) - 1, 0
+    firsts = np.zeros(256, np.bool_)
     byte = np.zeros(1, np.uint8)
     for first in range(256):
         byte[0] = first
+        firsts[first] = first >= 0x80 or first == _QUOTE or is_blank(first)  # such keys need a closer look
         for number in range(count):
             firsts[first] |= reach_of(byte, 0, 1, names, number, 0) >= 0
     for row in range(len(odd)):
-        odd[row] = not _json_line(data, bounds, row, names, spans, reaches, firsts)
+        longest = max(longest, bounds[row + 1] - bounds[row])
+    scratch = Scratch(np.zeros((_DEPTH + 2, count), np.int64), firsts, np.empty(longest + 2, np.int64))
+    for row in range(len(odd)):
+        odd[row] = not _json_line(data, bounds, row, names, spans, scratch)
 
 
 @njit(cache=True, nogil=True)
-def _json_line(data: Any, bounds: Any, row: Any, names: Any, spans: Any, reaches: Any, firsts: Any) -> bool:
+def _json_line(data: Any, bounds: Any, row: Any, names: Any, spans: Any, scratch: Any) -> bool:
     """Find the values of one line. Return whether that is all the row stage would do."""
+    reaches, firsts, marks = scratch
     end = bounds[row + 1]
     at = _skip_blank(data, bounds[row], end)
     if at >= end or data[at] != _OPEN:
         return False
-    at, depth, left = at + 1, 0, reaches.shape[1]
+    _mark(data, at, end, marks)
+    at, mark, depth, left = at + 1, 0, 0, reaches.shape[1]  # `mark` is the first one that is not in front of `at`
     while True:
         at = _skip_blank(data, at, end)
         if at >= end:
@@ -87,17 +103,28 @@ def _json_line(data: Any, bounds: Any, row: Any, names: Any, spans: Any, reaches
                 return True
             at, depth = at + 1, depth - 1
         else:
-            key, key_end, at = _key(data, at, end)
-            if at < 0:
+            key, key_end, value = at + 1, marks[mark + 1], _value_start(data, marks, mark, at, end)
+            if value < 0:
                 return False
+            at, mark = value, mark + 2
             is_candidate = depth > 0 or firsts[data[key]]
-            if is_candidate and data[at] == _OPEN and _leads_to_names(data, key, key_end, names, reaches, depth):
-                at, depth = at + 1, depth + 1
-                if depth > _DEPTH:
+            if is_candidate:
+                key, key_end = trimmed(data, key, key_end)
+                if key == key_end or not _is_ascii(data, key, key_end):
                     return False
-                continue
-            value, at = at, _value_end(data, at, end)
-            if at < 0:
+                if data[at] == _OPEN and _leads_to_names(data, key, key_end, names, reaches, depth):
+                    at, depth = at + 1, depth + 1
+                    if depth > _DEPTH:
+                        return False
+                    continue
+            if data[at] == _QUOTE:
+                mark = _closing(data, marks, mark + 1, end) + 1
+                at = marks[mark - 1] + 1
+            else:
+                at = _word_end(data, at, end) if _IS_SCALAR[data[at]] or data[at] == _N else _block_end(data, at, end)
+                while marks[mark] < at:
+                    mark += 1
+            if at < 0 or at > end:
                 return False
             if is_candidate and _IS_SCALAR[data[value]]:
                 number = _number_of(data, key, key_end, names, reaches[depth])
@@ -115,23 +142,41 @@ def _json_line(data: Any, bounds: Any, row: Any, names: Any, spans: Any, reaches
 
 
 @njit(cache=True, nogil=True)
-def _key(data: Any, at: Any, end: Any) -> Any:
-    """Return where a member's key without blanks starts and ends, and where its value does; -1 last for the row stage,
-    which also gets keys of blanks: their members have the name of the object around them."""
-    if data[at] != _QUOTE:
-        return at, at, -1
-    at += 1
-    start = at
-    while at < end and _IN_KEY[data[at]]:
+def _mark(data: Any, at: Any, end: Any, marks: Any) -> None:
+    """Note the places of quotes and backslashes, without a branch."""
+    count = 0
+    for place in range(at, end):
+        marks[count] = place
+        count += (data[place] == _QUOTE) | (data[place] == _BACKSLASH)
+    marks[count] = marks[count + 1] = end
+
+
+@njit(cache=True, nogil=True)
+def _value_start(data: Any, marks: Any, mark: Any, at: Any, end: Any) -> Any:
+    """Return where the value of the member that starts here does, -1 for the row stage, which also reads escapes."""
+    behind = marks[mark + 1]
+    if data[at] != _QUOTE or behind >= end or data[behind] != _QUOTE:
+        return -1
+    at = _skip_blank(data, behind + 1, end)
+    if at >= end or data[at] != _COLON:
+        return -1
+    at = _skip_blank(data, at + 1, end)
+    return at if at < end else -1
+
+
+@njit(cache=True, nogil=True)
+def _closing(data: Any, marks: Any, mark: Any, end: Any) -> Any:
+    """Return the number of the mark that closes a string, whose first mark is given; one of the end if none does."""
+    while marks[mark] < end and data[marks[mark]] == _BACKSLASH:
+        mark += 2 if marks[mark + 1] == marks[mark] + 1 else 1
+    return mark
+
+
+@njit(cache=True, nogil=True)
+def _is_ascii(data: Any, at: Any, end: Any) -> Any:
+    while at < end and data[at] < 0x80:
         at += 1
-    if at >= end or data[at] != _QUOTE:
-        return at, at, -1
-    key, key_end = trimmed(data, start, at)
-    at = _skip_blank(data, at + 1, end)
-    if key == key_end or at >= end or data[at] != _COLON:
-        return at, at, -1
-    at = _skip_blank(data, at + 1, end)
-    return key, key_end, at if at < end else -1
+    return at == end
 
 
 @njit(cache=True, nogil=True)
@@ -159,7 +204,7 @@ def _number_of(data: Any, key: Any, key_end: Any, names: Any, reaches: Any) -> A
 
 
 @njit(cache=True, nogil=True)
-def _set(data: Any, start: Any, end: Any, spans: Any, number: Any, row: Any) -> bool:
+def _set(data: Any, start: Any, end: Any, spans: Any, number: Any, row: Any) -> Any:
     """Note the place of a value. Return whether its escapes are known."""
     size = end - start
     if data[start] == _QUOTE:
@@ -167,15 +212,6 @@ def _set(data: Any, start: Any, end: Any, spans: Any, number: Any, row: Any) -> 
         size = value_size(data, start, end, _ESCAPES)
     spans.starts[number, row], spans.ends[number, row], spans.sizes[number, row] = start, end, size
     return size >= 0
-
-
-@njit(cache=True, nogil=True)
-def _value_end(data: Any, at: Any, end: Any) -> Any:
-    """Return the place behind a value, -1 if the row stage has to look for it."""
-    first = data[at]
-    if first == _QUOTE:
-        return _string_end(data, at + 1, end)
-    return _block_end(data, at, end) if first in (_OPEN, _OPEN_LIST) else _word_end(data, at, end)
 
 
 @njit(cache=True, nogil=True)

@@ -20,6 +20,11 @@ for _byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789":
 
 
 @njit(cache=True, nogil=True)
+def is_blank(byte: Any) -> bool:
+    return bool(_BLANK[byte])
+
+
+@njit(cache=True, nogil=True)
 def trimmed(data: Any, start: Any, end: Any) -> Any:
     """Return where the key without blanks starts and ends."""
     while start < end and _BLANK[data[start]]:
