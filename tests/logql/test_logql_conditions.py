@@ -160,7 +160,7 @@ def opened(lake: RealLake, segment: Segment, batches: list[pa.RecordBatch]) -> H
 def held(tmp_path_factory: pytest.TempPathFactory) -> list[Held]:
     lake = RealLake(tmp_path_factory.mktemp("odd"))
     for seed in range(4):
-        lake.add(lambda request, seed=seed: odd_records(request, random.Random(seed), plain=seed == 0), 3000)
+        lake.add(partial(odd_records, chance=random.Random(seed), plain=seed == 0), 3000)
     asking = Asking(lake.cache(), lake.directory)
     scan = lines_scan(START, START + HOUR)
     sql = source_sql(scan)
