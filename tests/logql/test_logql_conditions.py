@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from lakerunner.logql.line_conditions import line_conditions, scan_conditions
+from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
 from lakerunner.logql.log_rows import LogReader, LogRow, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
 from lakerunner.logql.stages.pipeline import compile_stages
@@ -30,6 +31,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
 from lakerunner.model.streams.stream_rules import Action, AttributeRule, StreamRules
 from lakerunner.model.text_index import TextIndex
+from lakerunner.plan.plan import SqlFinish
 from lakerunner.plan.scan import Scan, fingerprint_groups, may_hold
 from lakerunner.query.segment_cache.footers import Footer, read_footer
 from lakerunner.query.segment_cache.prune import TextQuestions, bloom_hash, ids_of, pruned_groups
@@ -158,7 +160,7 @@ def opened(lake: RealLake, segment: Segment, batches: list[pa.RecordBatch]) -> H
 def held(tmp_path_factory: pytest.TempPathFactory) -> list[Held]:
     lake = RealLake(tmp_path_factory.mktemp("odd"))
     for seed in range(4):
-        lake.add(lambda request, seed=seed: odd_records(request, random.Random(seed), plain=seed == 0), 3000)
+        lake.add(partial(odd_records, chance=random.Random(seed), plain=seed == 0), 3000)
     asking = Asking(lake.cache(), lake.directory)
     scan = lines_scan(START, START + HOUR)
     sql = source_sql(scan)
@@ -328,6 +330,23 @@ def test_row_groups_without_a_match_are_left_out(clean: list[Held], query: str, 
 )
 def test_what_may_match_anything_leaves_nothing_out(clean: list[Held], query: str) -> None:
     assert all(one.left_out(scan_of(query)) == set() for one in clean)
+
+
+@pytest.mark.parametrize(
+    ("query", "limit", "is_small"),
+    [
+        ('{service_name="pay"}', 100, True),
+        ('{service_name="pay"} | json', 100, True),
+        ('{service_name="pay"}', None, False),
+        ('{service_name="pay"} |= "a needle"', 100, False),
+        ('{service_name="pay"} | status="500"', 100, False),
+    ],
+)
+def test_the_first_round_is_small_where_most_lines_pass(query: str, limit: int | None, is_small: bool) -> None:
+    plan = compile_logql(LogqlQuestion(query, START, START + HOUR, 1, limit), START)
+    assert isinstance(plan.finish, SqlFinish)
+    assert plan.finish.rounds is not None
+    assert (plan.finish.rounds.first_bytes > 0) is is_small
 
 
 def scan_of(query: str) -> Scan:

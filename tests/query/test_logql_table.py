@@ -109,9 +109,7 @@ def test_the_query_may_be_a_parameter(queries: SqlQueries) -> None:
 
 
 def test_units_and_workers_do_not_matter(lake: Lake) -> None:
-    cut = sql_queries(
-        lake, OneWorker(lake.worker()), lake.sandboxes(), gathering=GatherOptions(size=UnitSize(bytes=1))
-    )
+    cut = sql_queries(lake, OneWorker(lake.worker()), lake.sandboxes(), gathering=GatherOptions(size=UnitSize(bytes=1)))
     text = f"SELECT stream['app'], count(*), max(timestamp) FROM {ALL} GROUP BY 1 ORDER BY 1"
     assert rows(cut, text) == rows(lake.engine(), text)
 

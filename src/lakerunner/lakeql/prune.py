@@ -222,13 +222,13 @@ def _matching(subject: _Subject | None, others: list[exp.Expr]) -> list[Conditio
     if not 1 <= len(others) <= 2 or not all(other.is_string for other in others):
         return []
     if subject and len(others) == 1 and (word := word_of(others[0].name)):
-        return [replace(one, is_word=True) for one in _contained(subject, [word])]
+        return [replace(one, is_word=True) for one in _contained(subject, [word]) if isinstance(one, Contains)]
     found = regex_literals(*(other.name for other in others))
     branches = [_contained(subject, texts, ignore_case=found.ignore_case) for texts in found.choices]
     return list(any_of(branches))
 
 
-def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Contains]:
+def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Condition]:
     if subject is None or len(subject.columns) > 1 or subject.is_id:
         return []
     long = [text for text in texts if len(text.encode()) >= LEAST_BYTES]

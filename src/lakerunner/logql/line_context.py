@@ -16,7 +16,7 @@ from lakerunner.logql.stream_list import read_matchers
 from lakerunner.model.display import go_quote
 from lakerunner.model.errors import UserError
 from lakerunner.model.streams.stream_rules import StreamRules
-from lakerunner.plan.plan import Plan
+from lakerunner.plan.plan import Plan, Rounds
 
 PLACE = ("arrived", "row_number")
 
@@ -44,7 +44,7 @@ class ContextQuestion:
 
         def plan(start_ns: int, end_ns: int, limit: int, *, backward: bool = False) -> Plan:
             leaves = compile_logql(replace(question, start_ns=start_ns, end_ns=end_ns), now_ns).leaves
-            return Plan(leaves, lines_finish(backward=backward, limit=limit, more=PLACE, where=self._own_stream))
+            return Plan(leaves, lines_finish(Rounds(backward, limit=limit), more=PLACE, where=self._own_stream))
 
         return (
             plan(min(self.start_ns, at), at, self.before, backward=True),

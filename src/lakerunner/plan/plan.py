@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakerunner.model.display import one_line
@@ -76,13 +76,15 @@ class Rounds:
     gives the next rows of the answer, and no other interval changes them.
 
     Intervals begin at multiples of `bucket_ns` since the epoch, plus `origin_ns`. `limit` and `offset` count rows over
-    all rounds and are not in the SQL."""
+    all rounds and are not in the SQL. `first_bytes` is the size of segments in the first round where a leaf costs more
+    than DuckDB's reading; 0: the engine's."""
 
     descending: bool = False
     bucket_ns: int = 1
     origin_ns: int = 0
     limit: int | None = None
     offset: int = 0
+    first_bytes: int = field(default=0, repr=False)
 
     def text(self) -> str:
         text = f"in rounds, {'newest' if self.descending else 'oldest'} first"

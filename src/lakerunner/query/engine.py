@@ -51,10 +51,12 @@ class RowJob:
 
     def rounds(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
         """Return the segments of each leaf, for each round."""
-        if not self.finish.rounds:
+        rounds = self.finish.rounds
+        if not rounds:
             return [[pick.segments for pick in self.picks]]
         ((leaf,), (pick,)) = self.plan.leaves, self.picks
-        return [[segments] for segments in cut(pick.segments, leaf.scan.time, self.finish.rounds, first_bytes)]
+        first_bytes = rounds.first_bytes or first_bytes
+        return [[segments] for segments in cut(pick.segments, leaf.scan.time, rounds, first_bytes)]
 
 
 class Engine:

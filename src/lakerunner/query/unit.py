@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present
+from lakerunner.model.condition import Leaf as ConditionLeaf
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import Attribute
@@ -27,9 +28,10 @@ from lakerunner.query.operator_table import OPERATORS
 MAX_LEVELS = 400
 _VERSION = 6
 _SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
-_CONDITIONS: dict[str, type[Condition]] = {
-    kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull, AnyOf, AllOf)
+_LEAVES: dict[str, type[ConditionLeaf]] = {
+    kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull)
 }
+_TREES: dict[str, type[AnyOf] | type[AllOf]] = {kind.__name__: kind for kind in (AnyOf, AllOf)}
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,9 @@ def _condition_fields(condition: Condition) -> dict[str, Any]:
 
 def _condition(sent: dict[str, Any]) -> Condition:
     if "conditions" in sent:
-        return _CONDITIONS[sent["kind"]](tuple(map(_condition, sent["conditions"])))
+        return _TREES[sent["kind"]](tuple(map(_condition, sent["conditions"])))
     made = {name: _plain(value) for name, value in sent.items() if name != "kind"}
-    return _CONDITIONS[sent["kind"]](**made)
+    return _LEAVES[sent["kind"]](**made)
 
 
 def _plain(value: Any) -> Any:
