@@ -46,6 +46,8 @@ class Ours:
         """Return the kind of an error. Which of several series an error names is left open."""
         if any(word in self.error for word in _MATCHING):
             return "matching"
+        if "same labelset" in self.error:
+            return "same labels"
         return "pipeline" if self.error.startswith("pipeline error") else self.error
 
     def is_same(self, other: Ours) -> bool:
