@@ -174,7 +174,7 @@ def exported() -> ExportLogsServiceRequest:
         for key, value in one.sent.items():
             resource.resource.attributes.add(key=key).value.string_value = value
         record = resource.scope_logs.add().log_records.add(time_unix_nano=time_of(number))
-        record.severity_text, record.severity_number = one.severity  # type: ignore[assignment]
+        record.severity_text, record.severity_number = one.severity
         record.body.string_value = one.line
         for key, value in one.attributes.items():
             record.attributes.add(key=key).value.string_value = value
@@ -196,7 +196,7 @@ def shown(lake: Lake) -> dict[int, tuple[str, Texts, Texts]]:
     return {row["timestamp"]: (row["line"], orjson.loads(row["stream"]), orjson.loads(row["metadata"])) for row in rows}
 
 
-@pytest.mark.parametrize(("ending", "data", "sent"), doors(), ids=[ending for ending, _, _ in doors()])
+@pytest.mark.parametrize(("ending", "data", "sent"), list(doors()), ids=[ending for ending, _, _ in doors()])
 def test_streams_names_and_levels(tmp_path: Path, ending: str, data: bytes, sent: list[Sent]) -> None:
     lake = Lake(tmp_path)
     address = StoreAddress((tmp_path / "store").as_uri())

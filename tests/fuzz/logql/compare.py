@@ -75,7 +75,7 @@ def _kinds(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["stream"]), str(row["metadata"]), str(row["parsed"])
 
 
-def _series_of(value: Any, times: Sequence[int]) -> Any:
+def _series_of(value: Any, times: Any) -> Any:
     if isinstance(value, Scalar):
         points = tuple(
             (int(t), repr(float(v))) for t, v in zip(times, np.broadcast_to(value.values, len(times)), strict=True)
