@@ -90,7 +90,7 @@ def http_routes(loki: LokiClient) -> list[Route]:
 def sent(loki: LokiClient, key: str, method: str, path: str, given: list[tuple[str, str]]) -> httpx.Response:
     headers = {"x-api-key": key, "x-loki-response-encoding-flags": "categorize-labels"}
     where = {"data": dict(given)} if method == "POST" else {"params": given}
-    return httpx.request(method, f"{loki.url}{path}", headers=headers, timeout=120, **where)  # type: ignore[arg-type]
+    return httpx.request(method, f"{loki.url}{path}", headers=headers, timeout=120, **where)
 
 
 def told(response: httpx.Response) -> tuple[int, str]:

@@ -46,6 +46,8 @@ class Ours:
         """Return the kind of an error. Which of several series an error names is left open."""
         if any(word in self.error for word in _MATCHING):
             return "matching"
+        if "same labelset" in self.error:
+            return "same labels"
         return "pipeline" if self.error.startswith("pipeline error") else self.error
 
     def is_same(self, other: Ours) -> bool:
@@ -73,7 +75,7 @@ def _kinds(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["stream"]), str(row["metadata"]), str(row["parsed"])
 
 
-def _series_of(value: Any, times: Sequence[int]) -> Any:
+def _series_of(value: Any, times: Any) -> Any:
     if isinstance(value, Scalar):
         points = tuple(
             (int(t), repr(float(v))) for t, v in zip(times, np.broadcast_to(value.values, len(times)), strict=True)

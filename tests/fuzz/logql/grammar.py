@@ -6,7 +6,7 @@ Regular expressions are of the part of RE2's syntax that Python's `re` reads in 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fuzz.logql.lines import END, SECOND, SPAN, START
@@ -182,7 +182,7 @@ class Grammar:
         return f'{name}{op}"{self._one(_PATTERNS if "~" in op else (*_VALUES, ""))}"'
 
     def _stage(self, parsers: int = 30) -> str:
-        makers = {
+        makers: dict[Callable[[], str], int] = {
             self._line_filter: 20,
             self._parser: parsers,
             self._label_filter: 15,
@@ -272,7 +272,7 @@ class Grammar:
     def vector(self, depth: int) -> str:
         if depth <= 0:
             return self._range()
-        makers = {
+        makers: dict[Callable[[], str], int] = {
             self._range: 25,
             lambda: self._aggregation(depth): 50,
             lambda: self._vectors(depth): 12,

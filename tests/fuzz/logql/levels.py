@@ -54,7 +54,7 @@ def _of_line(line: str) -> str:
     if line.strip()[:1] == "{" and line.strip()[-1:] == "}":
         found = next(_json_levels(line), "")
     elif "=" in line:
-        pairs = {}
+        pairs: dict[str, str] = {}
         for key, value in read_pairs(line, stop_at_fault=True):
             pairs.setdefault(key.lower(), value)
         found = next((pairs[name.lower()] for name in NAMES if name.lower() in pairs), "")

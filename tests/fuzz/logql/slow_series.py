@@ -215,7 +215,7 @@ def replaced(node: LabelReplace, inner: Vector) -> Vector:
         made = labels
         if match:
             named[node.target] = match.expand(re.sub(r"\$(\d)", r"\\\1", node.replacement))
-            made = frozenset((n, v) for n, v in named.items() if v or n != node.target)
+            made = without_empty(named)  # a series that is changed loses all of its empty labels
         if made in found:
             raise SlowError("same labels")
         found[made] = value

@@ -166,10 +166,10 @@ def passes_test(test: LabelTest, labels: SlowLabels) -> bool:
         case AmountTest():
             return _amount(test, labels)
         case IpTest():
-            value = labels.get(test.label)
+            text = labels.get(test.label)
             if labels.error:
                 return True
-            return value is not None and _has_address(test.pattern, value) == (test.op == "=")
+            return text is not None and _has_address(test.pattern, text) == (test.op == "=")
     raise TypeError(test)
 
 

@@ -37,6 +37,7 @@ from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.display import go_quote
+from lakerunner.model.errors import TooLarge
 from lakerunner.query.engine import Engine
 from lakerunner.query.options import Options
 from lakerunner.query.series_answer import SeriesAnswer
@@ -47,21 +48,24 @@ FLAGS_HEADER = "x-loki-response-encoding-flags"
 
 @dataclass(frozen=True)
 class LokiLimits:
-    """Maximum entries of one answer, and what a query may hold."""
+    """Maximum entries of one answer and bytes of its lines and labels, and what a query may hold."""
 
     entries: int = 5000
     query: LogLimits = field(default_factory=LogLimits)
+    answer_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True)
 class LogRequest:
     """A parsed request. `limit` is the maximum number of entries. `interval_ns`: an entry is left out if it is less
-    than this after the one before it. `categorized`: the labels of entries are told apart by kind."""
+    than this after the one before it. `categorized`: the labels of entries are told apart by kind. `max_bytes`: of the
+    lines and labels of the answer."""
 
     question: LogqlQuestion
     limit: int
     interval_ns: int = 0
     categorized: bool = False
+    max_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ class LogQueries:
         # With an interval it is known only afterwards how many lines have to be looked at.
         read = None if interval else limit
         question = LogqlQuestion(text, start, end, step, read, direction, limits=self.most.query)
-        return LogRequest(question, limit, interval, is_categorized(asked.http.headers))
+        categorized = is_categorized(asked.http.headers)
+        return LogRequest(question, limit, interval, categorized, self.most.answer_bytes)
 
     async def _answer(
         self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], Chunks]
@@ -159,15 +164,27 @@ def _legacy_body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
     return legacy_chunks(groups, query_stats(answer.account, time.perf_counter() - began, groups.count))
 
 
+def _too_many_bytes(limit: int) -> TooLarge:
+    return TooLarge(
+        f"lines and labels of the answer have more than {limit} bytes: use a smaller `limit` of lines, or line_format"
+    )
+
+
 def read_streams(answer: Any, parsed: LogRequest) -> StreamGroups:
-    """Read the entries of an answer, up to the limit, and at most one in each interval."""
+    """Read the entries of an answer, up to the limit, and at most one in each interval. Raise TooLarge once their lines
+    and labels have too many bytes."""
     groups = StreamGroups(parsed.categorized)
     last: int | None = None
+    size = 0
     for batch in answer:
         for row in batch.to_pylist():
             if last is None or abs(row["timestamp"] - last) >= parsed.interval_ns:
                 last = row["timestamp"]
-                groups.add(LogEntry(**row))
+                entry = LogEntry(**row)
+                size += sum(len(text.encode()) for text in (entry.line, entry.stream, entry.metadata, entry.parsed))
+                if size > parsed.max_bytes:
+                    raise _too_many_bytes(parsed.max_bytes)
+                groups.add(entry)
                 if groups.count == parsed.limit:
                     return groups
     return groups

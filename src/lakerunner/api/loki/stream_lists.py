@@ -25,6 +25,7 @@ from lakerunner.api.loki.query_stats import query_stats
 from lakerunner.api.query_service import QueryRequest
 from lakerunner.api.stream import Close, whole_response
 from lakerunner.logql.stream_list import LogStreams, Selectors, read_matchers, read_series_matchers, streams_plan
+from lakerunner.logql.text.parse import MAX_MATCHERS
 from lakerunner.model.labels.matcher import Matcher, Matchers
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES
 from lakerunner.model.time import MS_NS, TimeRange
@@ -88,7 +89,10 @@ class StreamLists:
         texts = sorted({*given.all("match"), *given.all("match[]")})
         if [text.replace(" ", "") for text in texts] == [_ANY]:
             texts = []
-        streams = self._streams(tuple(map(read_series_matchers, texts)))
+        selectors = tuple(map(read_series_matchers, texts))
+        if (count := sum(map(len, selectors))) > MAX_MATCHERS:
+            raise LokiError(f"the selectors have {count} matchers, the limit is {MAX_MATCHERS}")
+        streams = self._streams(selectors)
         return await self._list(asked, streams, bounds, lambda found: _all([row.labels for row in found.rows]))
 
     async def stats(self, asked: QueryRequest, given: LogParameters) -> Response:

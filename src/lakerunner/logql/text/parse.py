@@ -28,6 +28,8 @@ from lakerunner.logql.text.syntax import (
 from lakerunner.model.errors import UserError
 
 MAX_BYTES = 131_072
+MAX_MATCHERS = 256  # of all selectors of a query; each is tested for every stream
+MAX_STAGES = 256  # of all pipelines of a query; each runs for every line
 MAX_DEPTH = 200  # of the tree; a chain of operators is as deep as it is long
 Check = Callable[[Stage], None]
 
@@ -45,6 +47,7 @@ def parse_logql(text: str, check: Check | None = None) -> Query:
         raise cursor.unexpected()
     _refuse_depth(text, query)
     cursor.raise_fault()
+    _refuse_numbers(text, query)
     for pipeline in pipelines(query):
         for stage in pipeline.stages:
             _check_stage(text, stage, check)
@@ -76,6 +79,18 @@ def _refuse_depth(text: str, query: Query) -> None:
         f"parse error : the query is more than {MAX_DEPTH} levels deep; put parentheses around parts of long chains"
     )
     raise UserError(message, position(text, query.span.start))
+
+
+def _refuse_numbers(text: str, query: Query) -> None:
+    """Refuse more matchers or stages than one query may have."""
+    found = list(pipelines(query))
+    for name, limit, count in (
+        ("matchers", MAX_MATCHERS, sum(len(one.matchers) for one in found)),
+        ("stages", MAX_STAGES, sum(len(one.stages) for one in found)),
+    ):
+        if count > limit:
+            message = f"parse error : the query has {count} {name}, the limit is {limit}"
+            raise UserError(message, position(text, query.span.start))
 
 
 def _parts(node: Any) -> Iterator[Any]:
