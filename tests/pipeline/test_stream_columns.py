@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.logql.log_rows import attributes_of
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.streams.body_lines import body_lines
@@ -32,6 +31,7 @@ from lakerunner.model.streams.log_record import (
     scope_metadata_of,
     stream_of,
 )
+from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES
 from lakerunner.model.streams.stream_table import STREAM_TABLE, read_stream_table
 from lakerunner.model.typed_json import KeyValues, Value, encode_value

@@ -15,9 +15,9 @@ INNER_FACTOR = 10
 @dataclass(frozen=True)
 class LogLimits:
     """`max_series`: of a range aggregation and of the answer. `max_samples`: lines of a metric query that pass their
-    pipeline, and values that are held at once. `cut_answer`: an answer with more series is cut, to one more than
-    `max_series`, instead of refused; range aggregations, whose series cannot be cut without a wrong answer, may then
-    have INNER_FACTOR times as many."""
+    pipeline, or their sums where workers add them up, and values that are held at once. `cut_answer`: an answer with
+    more series is cut, to one more than `max_series`, instead of refused; range aggregations, whose series cannot be
+    cut without a wrong answer, may then have INNER_FACTOR times as many."""
 
     max_series: int = 200_000
     max_samples: int = 50_000_000

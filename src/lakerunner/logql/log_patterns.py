@@ -17,8 +17,9 @@ from zlib import crc32
 import orjson
 import pyarrow as pa
 
+from lakerunner.logql.columns.line_columns import RELATION
 from lakerunner.logql.log_lines import LogLines
-from lakerunner.logql.log_rows import RELATION, attributes_of, lines_scan
+from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.pattern_text import SPACES, signature
 from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.labels.matcher import SelectorTest
@@ -36,6 +37,7 @@ from lakerunner.model.streams.log_record import (
     scope_metadata_of,
     stream_of,
 )
+from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.operator import RowOperator

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from lakerunner.logql.columns.line_columns import RELATION
 from lakerunner.logql.line_conditions import scan_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_lines import KINDS, LogLines
-from lakerunner.logql.log_rows import RELATION, lines_scan
+from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.metric_finish import MetricQuery
 from lakerunner.logql.stages.pipeline import check_stage
 from lakerunner.logql.text.parse import parse_logql

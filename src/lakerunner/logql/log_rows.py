@@ -8,21 +8,18 @@ meet the selector; those are dropped here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
+from lakerunner.logql.columns.line_columns import RELATION
 from lakerunner.model.condition import Condition
-from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.streams.log_record import (
-    AttributeValue,
     RecordFields,
     Resource,
     ResourceLabels,
@@ -31,8 +28,8 @@ from lakerunner.model.streams.log_record import (
     metadata_of,
     scope_metadata_of,
     stream_of,
-    value_of_json,
 )
+from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import ARRIVED, ROW_NUMBER, Scan, internal_column
@@ -59,8 +56,6 @@ _TIMES = ("timestamp", "observed_timestamp")
 _RESOURCE = (RESOURCE.map_column, "resource_schema_url")
 _SCOPE = (SCOPE.map_column, "scope_name", "scope_version", "scope_dropped_attributes")
 COLUMNS = (*_TIMES, *_FIELDS)
-RELATION = "lines"
-_WORD = re.compile("-?[0-9]+|true|false")
 INTERNAL = (ARRIVED, ROW_NUMBER, *_MAPS)
 
 
@@ -199,33 +194,3 @@ def _distinct(batch: pa.RecordBatch, names: Sequence[str]) -> tuple[list[tuple[A
         _, first, numbers = np.unique(both, return_index=True, return_inverse=True)
     rows = zip(*(batch.column(name).take(pa.array(first)).to_pylist() for name in names), strict=True)
     return list(rows), numbers.tolist()
-
-
-def attributes_of(text: str) -> dict[str, AttributeValue]:
-    """Read the attributes of a scope as the scan's internal columns give them (plan/scan.py)."""
-    own, rest = orjson.loads(text)
-    found: dict[str, AttributeValue] = {}
-    for key, value in own.items():
-        if isinstance(value, str):
-            found[key] = value
-        elif value is not None and value[0] is not None:
-            found[key] = _typed(value[0])
-    for entry in rest or ():
-        if entry["key"] not in found:
-            found[entry["key"]] = _stored(entry["value"])
-    return found
-
-
-def _stored(value: str) -> AttributeValue:
-    """Read a value of the overflow map; of numbers and truths the text is enough."""
-    if value == "null":
-        return ""
-    return value if _WORD.fullmatch(value) else _typed(value)
-
-
-def _typed(value: str) -> AttributeValue:
-    """Read typed JSON; other text stays as it is."""
-    try:
-        return value_of_json(value)
-    except Corrupt:
-        return value

@@ -18,7 +18,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from lakerunner.logql.log_rows import attributes_of
 from lakerunner.logql.stream_counts import CountRequest, count_streams
 from lakerunner.logql.text.cursor import Cursor
 from lakerunner.logql.text.label_parse import parse_selector
@@ -31,6 +30,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import RESOURCE
 from lakerunner.model.streams.body_lines import body_lines
 from lakerunner.model.streams.log_record import LOKI_MARKS, Resource, stream_of
+from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.streams.stream_table import RESOURCE_ID
 from lakerunner.model.time import TimeRange

@@ -111,9 +111,9 @@ def test_context_shows_the_lines_around_one(loki: LokiClient, records: list[Row]
 
 
 def test_alert_query(loki: LokiClient, records: list[Row]) -> None:
-    expected = Counter(row.service for row in records if level_of(row) == "error" and row.record.time_unix_nano > START)
+    expected = Counter(row.service for row in records if level_of(row) == "warn" and row.record.time_unix_nano > START)
     assert expected
-    query = f'sum by (service_name) (count_over_time({EVERYTHING} | detected_level="error" [3m]))'
+    query = f'sum by (service_name) (count_over_time({EVERYTHING} | detected_level="warn" [3m]))'
     found = loki.data("query", query=query, time=END)
     got = {one["metric"]["service_name"]: int(one["value"][1]) for one in found["result"]}
     assert got == expected

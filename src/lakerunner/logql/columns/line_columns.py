@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.logql.log_rows import RELATION, attributes_of
 from lakerunner.logql.stages.line_labels import ERROR, ERROR_DETAILS, EXTRACTED, PRESERVE_ERROR
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
@@ -37,10 +36,12 @@ from lakerunner.model.streams.log_record import (
     stated_level_of,
     stream_of,
 )
+from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import AttributeRule, StreamRules
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import ARRIVED, DETECTED_LEVEL, RESOURCE_ID, ROW_NUMBER, Scan
 
+RELATION = "lines"
 _ERRORS = (ERROR, ERROR_DETAILS, PRESERVE_ERROR)
 _LINE = ("message", "body")
 _RESOURCE = (RESOURCE.map_column, "resource_schema_url")
