@@ -9,9 +9,11 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from lakerunner.logql.log_lines import LogLines
 from lakerunner.logql.log_rows import COLUMNS, INTERNAL, LogReader, LogRow, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
 from lakerunner.model.labels.matcher import Matcher, Matchers
@@ -45,6 +47,11 @@ class Ingest:
     def rows(
         self, request: bytes, format_: str = "", rules: StreamRules = DEFAULT_RULES, matchers: Matchers = ()
     ) -> list[LogRow]:
+        reader = LogReader(matchers, rules)
+        found = [row for batch in self.batches(request, format_) for row in reader.rows(batch)]
+        return sorted(found, key=lambda row: row.place)
+
+    def batches(self, request: bytes, format_: str = "") -> list[pa.RecordBatch]:
         if format_:
             columns = GUESSED.near(MODIFIED_NS)
             request = TRANSCODERS[format_]("logs", memoryview(request), columns).require_complete()
@@ -57,9 +64,8 @@ class Ingest:
             for macro in MACROS:
                 connection.execute(macro)
             table: Any = connection.sql(f'WITH "s" AS ({relation}) {source_sql(SCAN)}').to_arrow_table()
-        reader = LogReader(matchers, rules)
-        found = [row for batch in table.to_batches() for row in reader.rows(batch)]
-        return sorted(found, key=lambda row: row.place)
+        batches: list[pa.RecordBatch] = table.to_batches()
+        return batches
 
     def _put(self, path: str, data: memoryview) -> None:
         target = self._folder / path
@@ -118,6 +124,10 @@ def test_a_line_that_is_not_utf8_comes_back_as_it_was_sent(ingest: Ingest) -> No
     request = push_protobuf(({"app": "a"}, [(NS, "bad: ??", {})])).replace(b"??", b"\xff\xfe")
     (row,) = ingest.rows(framed(request), "lokipb", OFF)
     assert row.line == "bad: \udcff\udcfe"
+    query = LogLines('{app="a"} | label_format all="{{ __line__ }}"', OFF, NS)
+    (batch,) = query.run(iter(ingest.batches(framed(request), "lokipb")))
+    (shown,) = batch.to_pylist()
+    assert (shown["line"], orjson.loads(shown["parsed"])) == ("bad: \ufffd\ufffd", {"all": "bad: \ufffd\ufffd"})
 
 
 def test_otlp_becomes_what_loki_makes_of_it(ingest: Ingest) -> None:

@@ -1,11 +1,13 @@
 """The operator of workers for log queries: the lines that pass the pipeline, with their labels by kind.
 
 Comes in: rows of log segments. Goes out: rows of `SCHEMA`; labels are JSON objects. What always holds: `timestamp`,
-`arrived` and `row_number` order the lines of all units, those of equal time by their arrival.
+`arrived` and `row_number` order the lines of all units, those of equal time by their arrival. Bytes that are not UTF-8
+are U+FFFD each, as Go writes them in JSON.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +31,7 @@ from lakerunner.plan.operator import RowOperator
 from lakerunner.plan.scan import Scan
 
 KINDS = ("stream", "metadata", "parsed")
+_UNREADABLE = re.compile("[\ud800-\udfff]")  # carry bytes that are not UTF-8
 SCHEMA = pa.schema(
     [
         ("timestamp", pa.int64()),
@@ -48,6 +51,17 @@ def _passing(batch: pa.RecordBatch, filters: Sequence[LineMask]) -> pa.RecordBat
         kept = pc.or_(pa.array(mask(batch.column("message").fill_null(""))), batch.column("body").is_valid())
         batch = batch.filter(kept)
     return batch
+
+
+def _readable(text: str) -> str:
+    return text if text.isascii() else _UNREADABLE.sub("\ufffd", text)
+
+
+def _labels_json(labels: Mapping[str, str]) -> str:
+    try:
+        return orjson.dumps(labels, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # a template made a label of such a line
+        return _labels_json({name: _readable(value) for name, value in labels.items()})
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,7 @@ class LogLines(RowOperator):
                 labels = LineLabels(row.stream, row.metadata)
                 line = pipeline.process(row.place.timestamp, row.line, labels)
                 if line is not None:
-                    kinds = (orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() for own in labels.by_kind())
+                    line, kinds = _readable(line), map(_labels_json, labels.by_kind())
                     delivery, place = row.delivery or (None, None)
                     rows.append(
                         (row.place.timestamp, line, *kinds, row.place.arrived, row.place.row_number, delivery, place)
