@@ -54,7 +54,7 @@ def indexed(messages: Sequence[str], values: Sequence[str] = ()) -> Indexed:
     made = make_segments(LOGS, ORGANIZATION, "c", [raw], lambda path, data: files.__setitem__(path, bytes(data)))
     (segment,) = made.segments
     index, file = files[segment.side_path("text.bin")], files[segment.path]
-    assert segment.statistics["side_bytes"] == {"text.bin": len(index)}
+    assert segment.statistics["side_bytes"]["text.bin"] == len(index)
     parquet = pq.ParquetFile(io.BytesIO(file))
     groups = [parquet.read_row_group(number) for number in range(parquet.num_row_groups)]
     held = [group.column("message").to_pylist() for group in groups]

@@ -17,7 +17,7 @@ from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf
 from lakerunner.query.sql import Question, SqlQueries
-from lakerunner.query.unit import Unit
+from lakerunner.query.unit import VERSION, Unit
 from lakerunner.query.worker import QueryWorker
 from query.sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of, random_records
 
@@ -284,9 +284,8 @@ class TestIsolation:
         with pytest.raises(ValueError, match=f"is not one of organization {OWN}"):
             Unit(OWN, Leaf(scan, SqlRows("SELECT 1")), tuple(lake.all))
         honest = Unit(OTHER, Leaf(scan, SqlRows("SELECT 1")), (lake.all[-1],)).to_bytes()
-        forged = honest.replace(
-            f'{{"version":5,"organization":"{OTHER}"'.encode(), f'{{"version":5,"organization":"{OWN}"'.encode()
-        )
+        start = f'{{"version":{VERSION},"organization":"'
+        forged = honest.replace(f"{start}{OTHER}".encode(), f"{start}{OWN}".encode())
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):
             Unit.from_bytes(forged)

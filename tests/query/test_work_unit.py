@@ -17,7 +17,7 @@ from lakerunner.plan.operator import SqlRows
 from lakerunner.plan.plan import Leaf, Shard
 from lakerunner.promql.operators import Selection, SeriesFragment
 from lakerunner.promql.parse import parse
-from lakerunner.query.unit import MAX_LEVELS, Unit
+from lakerunner.query.unit import MAX_LEVELS, VERSION, Unit
 from lakerunner.series.values import Steps
 from query.sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 
@@ -88,8 +88,10 @@ def test_a_segment_of_another_signal_is_refused() -> None:
         b"[]",
         b"{}",
         b'{"version":1}',
-        b'{"version":5,"organization":"x","operator":{"name":"sql"},"column_sets":[],"segments":[],"scan":{}}',
-        b'{"version":5,"organization":"x","operator":{"name":"none"},"column_sets":[],"segments":[],"scan":{}}',
+        b'{"version":%d,"organization":"x","operator":{"name":"sql"},"column_sets":[],"segments":[],"scan":{}}'
+        % VERSION,
+        b'{"version":%d,"organization":"x","operator":{"name":"none"},"column_sets":[],"segments":[],"scan":{}}'
+        % VERSION,
         b"\xff",
     ],
 )

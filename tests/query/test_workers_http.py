@@ -34,7 +34,7 @@ from lakerunner.query.row_gather import RowGather
 from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.sql import SqlQueries
-from lakerunner.query.unit import Unit
+from lakerunner.query.unit import VERSION, Unit
 from lakerunner.query.worker import QueryWorker
 from query.sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
 from query.test_query_exact import QUERIES, in_order, rows_of
@@ -318,8 +318,11 @@ def test_a_worker_of_another_cluster_or_version_is_not_the_askers_fault(wide: La
         (worker,) = workers.here()
         unit = Unit(OWN, leaf(), ())
         newer = replace(unit)
-        object.__setattr__(newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":5', b'"version":99'))
-        with pytest.raises(Lost, match="refused the unit: work unit of version 99: this worker takes version 5"):
+        object.__setattr__(
+            newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":%d' % VERSION, b'"version":99')
+        )
+        refusal = f"refused the unit: work unit of version 99: this worker takes version {VERSION}"
+        with pytest.raises(Lost, match=refusal):
             worker.run(newer)
 
 

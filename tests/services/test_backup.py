@@ -126,7 +126,7 @@ def listed_anew(settings: Settings, store: ObjectStore) -> list[str]:
 def test_a_restored_lake_is_the_same_lake(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     secret = lake.index.keys.create(ORG.id, "shop", frozenset({Role.READ}))
     made = back_up(lake, place)
-    assert (made.files, made.raw_objects, made.lost, made.bucket) == (6, 3, 0, "local")
+    assert (made.files, made.raw_objects, made.lost, made.bucket) == (7, 3, 0, "local")
     after = source_at(lake.store, KEYS[1])
     assert run_restore(empty, place, None, ignore) == made
     restored = LocalStore(Path(empty.store.removeprefix("file://")))
@@ -173,7 +173,7 @@ def test_the_next_backup_copies_what_is_new_and_both_can_be_restored(
     said: list[str] = []
     second = back_up(lake, place, said.append)
     assert [one for one in said if one.startswith("copied")] == [
-        f"copied 3 of 3 objects, {second.file_bytes - first.file_bytes + len(logs_of('written again'))} of "
+        f"copied 4 of 4 objects, {second.file_bytes - first.file_bytes + len(logs_of('written again'))} of "
         f"{second.file_bytes - first.file_bytes + len(logs_of('written again'))} bytes"
     ]
     assert {key: times[key] for key in times} == {
@@ -185,7 +185,7 @@ def test_the_next_backup_copies_what_is_new_and_both_can_be_restored(
     assert restored.get(KEYS[0], max_bytes=1000) == logs_of(KEYS[0])
     third = back_up(lake, place, prune=True)
     assert list_backups(place).whole == (third.name,)
-    assert len(list(place.list("objects/"))) == third.files == 8
+    assert len(list(place.list("objects/"))) == third.files == 10
     assert len(list(place.list("raw/"))) == third.raw_objects == 3
 
 
@@ -202,11 +202,11 @@ def test_a_segment_that_is_swept_meanwhile_is_not_missed(lake: CheckedLake, plac
             lake.store.delete(swept)
 
     made = back_up(lake, place, sweep)
-    assert len(swept) == 2
+    assert len(swept) == 3
     run_restore(empty, place, None, ignore)
     copy = CheckedLake(Index.open(empty.database_url, connections=2), LocalStore(Path(empty.store[7:])), empty)
     code, said = copy.fsck(deep=True)
-    assert (code, said["errors"], made.files) == (0, 0, 8)
+    assert (code, said["errors"], made.files) == (0, 0, 10)
     copy.index.close()
 
 
@@ -234,7 +234,7 @@ def test_what_an_interrupted_backup_copied_is_not_copied_again(
     with pytest.raises(KeyboardInterrupt):
         back_up(lake, place, stop)
     times = {meta.key: meta.modified_ns for meta in place.list("")}
-    assert len(times) == 9
+    assert len(times) == 10
     back_up(lake, place)
     assert times.items() <= {meta.key: meta.modified_ns for meta in place.list("")}.items()
     run_restore(empty, place, None, ignore)
@@ -243,7 +243,7 @@ def test_what_an_interrupted_backup_copied_is_not_copied_again(
 
 def test_parts_can_be_left_out(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     small = back_up(lake, place, without_raw=True)
-    assert (small.files, small.raw_objects) == (6, 2)
+    assert (small.files, small.raw_objects) == (7, 2)
     run_restore(empty, place, None, ignore)
     assert listed_anew(empty, LocalStore(Path(empty.store[7:]))) == [KEYS[2]]
     index = back_up(lake, place, index_only=True)
@@ -494,7 +494,7 @@ def test_the_commands(lake: CheckedLake, empty: Settings, tmp_path: Path, monkey
     assert done.exit_code == 0
     (name,) = list_backups(LocalStore(tmp_path / "b")).whole
     assert done.output.startswith(f"backup {name}: index of ")
-    assert " 6 files of segments (" in done.output
+    assert " 7 files of segments (" in done.output
     monkeypatch.setenv("DATABASE_URL", empty.database_url)
     options = ["--home", str(empty.home), "--store", empty.store]
     back = CliRunner().invoke(cli, ["restore", str(tmp_path / "b"), *options])

@@ -390,6 +390,7 @@ def test_json(lake: RawLake) -> None:
                     "what": "file is missing",
                     "findings": [
                         "a side file of a live segment is missing",
+                        "a side file of a live segment is missing",
                         "the file of a live segment with 2 rows is missing",
                     ],
                     "did": "restored 2 of 2 rows from 2 raw objects",

@@ -26,7 +26,7 @@ from lakerunner.query.operator_table import OPERATORS
 
 # An expression has at most 100 inside each other, two or three levels of JSON each; units are read recursively.
 MAX_LEVELS = 400
-_VERSION = 6
+VERSION = 6
 _SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
 _LEAVES: dict[str, type[ConditionLeaf]] = {
     kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull)
@@ -51,7 +51,7 @@ class Unit:
 
     def to_bytes(self) -> bytes:
         unit = {
-            "version": _VERSION,
+            "version": VERSION,
             "organization": str(self.organization),
             "scan": _scan_fields(self.leaf.scan),
             "operator": {"name": self.leaf.operator.name, **self.leaf.operator.to_json()},
@@ -72,8 +72,8 @@ class Unit:
             raise _too_deep() from None
         _check_levels(unit)
         try:
-            if unit["version"] != _VERSION:
-                raise Corrupt(f"work unit of version {unit['version']}: this worker takes version {_VERSION}")
+            if unit["version"] != VERSION:
+                raise Corrupt(f"work unit of version {unit['version']}: this worker takes version {VERSION}")
             name = unit["operator"]["name"]
             if name not in operators:
                 raise Corrupt(f"not a work unit: this worker has no operator {name!r}")
