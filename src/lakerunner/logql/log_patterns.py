@@ -23,6 +23,7 @@ from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.pattern_text import SPACES, signature
 from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.labels.matcher import SelectorTest
+from lakerunner.model.labels.row_view import within
 from lakerunner.model.segment import digest64
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.streams.line_level import UNKNOWN
@@ -232,8 +233,7 @@ def _groups_sql(scan: Scan, bucket_ns: int, *, with_level: bool) -> str:
         f"{record} AS record, epoch_ns(timestamp) // {bucket_ns} AS bucket, count(*) AS entries, "
         "min(message) AS low, max(message) AS high, "
         f"arg_min(struct_pack(message := message, body := body), hash(message), {SAMPLE}) AS lines "
-        f'FROM "{scan.relation}" WHERE timestamp >= make_timestamp_ns({scan.time.start_ns}) '
-        f"AND timestamp < make_timestamp_ns({scan.time.end_ns}) AND strlen(message) BETWEEN 1 AND {MAX_LINE} "
+        f'FROM "{scan.relation}" WHERE {within(scan.time)} AND strlen(message) BETWEEN 1 AND {MAX_LINE} '
         "GROUP BY ALL"
     )
 

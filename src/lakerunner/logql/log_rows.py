@@ -18,6 +18,7 @@ from lakerunner.logql.columns.line_columns import RELATION
 from lakerunner.model.condition import Condition
 from lakerunner.model.labels import Labels
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.labels.row_view import within
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.streams.log_record import (
     RecordFields,
@@ -112,12 +113,8 @@ def source_sql(scan: Scan, where: Sequence[str] = ()) -> str:
     relation = scan.relation
     listed = [f'epoch_ns("{name}") AS "{name}"' if name in _TIMES else f'"{name}"' for name in scan.columns]
     listed += [f'"{internal_column(relation, name)}" AS "{name}"' for name in scan.internal]
-    conditions = " AND ".join((_within(scan.time), *where))
+    conditions = " AND ".join((within(scan.time), *where))
     return f'SELECT {", ".join(listed)} FROM "{relation}" WHERE {conditions}'
-
-
-def _within(time: TimeRange) -> str:
-    return f"timestamp >= make_timestamp_ns({time.start_ns}) AND timestamp < make_timestamp_ns({time.end_ns})"
 
 
 class LogReader:

@@ -26,6 +26,7 @@ from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels.matcher import OPERATORS, Matcher, Matchers, SelectorTest
+from lakerunner.model.labels.row_view import within
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import RESOURCE
 from lakerunner.model.streams.body_lines import body_lines
@@ -121,8 +122,7 @@ class LogStreams(RowOperator):
         count, size, body = "CAST(0 AS BIGINT)", "CAST(0 AS BIGINT)", "CAST(NULL AS VARCHAR)"
         if self.sized:
             count, size, body = "count(*)", "CAST(sum(strlen(message)) AS BIGINT)", "body"
-        start, end = (f"make_timestamp_ns({time})" for time in (scan.time.start_ns, scan.time.end_ns))
-        rows = f'(SELECT * FROM "{scan.relation}" WHERE timestamp >= {start} AND timestamp < {end})'
+        rows = f'(SELECT * FROM "{scan.relation}" WHERE {within(scan.time)})'
         if self.sized and self.distinct:
             has_identity = "delivery IS NOT NULL AND delivery_row IS NOT NULL"
             rows = (

@@ -30,7 +30,7 @@ from lakerunner.model.labels.matcher import Matcher, Matchers, matches_empty
 from lakerunner.model.regex import compile_regex
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, SCOPES, TRACES, Attribute, SignalSpec
-from lakerunner.model.time import TimeRange
+from lakerunner.model.time import MAX_NS, TimeRange
 
 MAX_SPELLINGS = 100  # attributes that map to one label
 # LakeQL's columns of attributes, in the order in which a value is looked up.
@@ -148,7 +148,7 @@ class RowView:
 
     def where(self, time: TimeRange, matchers: Matchers, keys: Iterable[Attribute]) -> str:
         """Return the SQL condition of the rows of this time that meet all matchers."""
-        return " AND ".join([_within(time), *(_matcher_sql(*needed) for needed in self._needed(matchers, keys))])
+        return " AND ".join([within(time), *(_matcher_sql(*needed) for needed in self._needed(matchers, keys))])
 
     def keys_sql(self, where: str, names: Collection[str] | None, limit: int) -> str:
         """Return the SQL of rows (scope, key): all attributes that occur, or those that are one of these labels."""
@@ -261,8 +261,10 @@ def _compared(column: str | Attribute, matcher: Matcher) -> Sequence[Condition]:
     return regex_literals(matcher.value).within(column) if matcher.op == "=~" else []
 
 
-def _within(time: TimeRange) -> str:
-    return f"timestamp >= make_timestamp_ns({time.start_ns}) AND timestamp < make_timestamp_ns({time.end_ns})"
+def within(time: TimeRange) -> str:
+    """Return the SQL of rows of this time. The greatest number of ns is not a time for DuckDB; all rows are before."""
+    start = f"timestamp >= make_timestamp_ns({time.start_ns})"
+    return start if time.end_ns >= MAX_NS else f"{start} AND timestamp < make_timestamp_ns({time.end_ns})"
 
 
 def _matcher_sql(matcher: Matcher, label: RowLabel | None) -> str:
