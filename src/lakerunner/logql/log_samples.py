@@ -104,7 +104,7 @@ class LogSamples(SampleOperator):
             for samples in self._columns.run(batches) if self._columns else ():
                 yield sum_rows(samples, sums) if sums else _sample_rows(samples)
         except (NotByColumns, NotSplit):
-            yield not_summed() if sums else _NOT_BY_COLUMNS
+            yield not_summed() if sums else _not_by_columns()
 
     def _run_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         extract = compile_extractor(self.aggregation, self.pushed, self.now_ns)
@@ -198,11 +198,11 @@ def _sample_rows(samples: SampleBatch) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=_SCHEMA)
 
 
-# What a worker gives if it cannot compute samples from columns: a sample without labels.
-_NOT_BY_COLUMNS = pa.record_batch(
-    [pa.array([None], _SCHEMA.field("labels").type)] + [pa.array([0], one.type) for one in list(_SCHEMA)[1:]],
-    schema=_SCHEMA,
-)
+def _not_by_columns() -> pa.RecordBatch:
+    """Return what a worker gives if it cannot compute samples from columns: a sample without labels. It is made when
+    it is needed: Arrow reserves memory with its first array, and limits of memory are set after imports."""
+    first, *others = _SCHEMA
+    return pa.record_batch([pa.array([None], first.type), *(pa.array([0], one.type) for one in others)], _SCHEMA)
 
 
 def _without_repeats(table: pa.Table) -> pa.Table:
