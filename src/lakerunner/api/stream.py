@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import TypeVar
 
 import anyio
@@ -34,6 +35,7 @@ from lakerunner.model.errors import Unavailable
 
 T = TypeVar("T")
 Close = Callable[[], None]
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _AT_ONCE = 3  # an answer with fewer chunks is small
 _GZIP_LEVEL, _GZIP_WINDOW = 1, 31
 
@@ -183,21 +185,27 @@ async def with_idle_events(
 
 def whole_response(request: Request, body: bytes, media_type: str = JSON) -> Response:
     """Return a response with this body, gzipped if the client accepts that."""
-    return _whole(request, b"".join(_packed(request, [body])), media_type)
+    return _whole(request, b"".join(_packed(request, [body])), media_type, NO_HEADERS)
 
 
-async def stream_response(request: Request, chunks: Iterator[bytes], close: Close) -> Response:
+async def stream_response(
+    request: Request,
+    chunks: Iterator[bytes],
+    close: Close,
+    media_type: str = JSON,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> Response:
     """Return a response of these chunks. It owns `close`, which may block: it is called when all is sent, or fails."""
     packed = _packed(request, chunks)
     first = await to_thread.run_sync(lambda: list(islice(packed, _AT_ONCE)))
     if len(first) < _AT_ONCE:
         await to_thread.run_sync(close)
-        return _whole(request, b"".join(first))
-    return Stream(in_thread(chain(first, packed)), JSON, close, _headers(request))
+        return _whole(request, b"".join(first), media_type, headers)
+    return Stream(in_thread(chain(first, packed)), media_type, close, {**_headers(request), **headers})
 
 
-def _whole(request: Request, body: bytes, media_type: str = JSON) -> Response:
-    return Response(body, headers={"content-type": media_type} | _headers(request))
+def _whole(request: Request, body: bytes, media_type: str, headers: Mapping[str, str]) -> Response:
+    return Response(body, headers={"content-type": media_type, **_headers(request), **headers})
 
 
 def _headers(request: Request) -> dict[str, str]:

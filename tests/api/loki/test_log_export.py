@@ -16,8 +16,8 @@ import pytest
 
 from api.loki.loki_lake import LINES, NOW, SECOND, LokiClient, add_lines, lines_lake, loki_server
 from conformance.answer import LogEntry
+from lakerunner.api.formats.parquet_stream import ParquetStream
 from lakerunner.api.loki.line_answer import LABELS, LINE_SCHEMA
-from lakerunner.api.loki.log_export import RowGroups
 from lakerunner.api.loki.log_queries import LokiLimits
 from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
 from lakerunner.model.errors import TooLarge
@@ -96,16 +96,16 @@ def test_an_empty_export_is_a_whole_file(loki: LokiClient) -> None:
 
 def test_rows_of_parquet_leave_memory_as_they_come() -> None:
     """Of a thousand batches no more than a row group is held: what is ready is handed out, and forgotten."""
-    groups, written, held = RowGroups(group_bytes=1 << 16), bytearray(), 0
+    file, written, held = ParquetStream(LINE_SCHEMA, 1 << 16), bytearray(), 0
     labels = pa.array([[]] * 10, LABELS)
     columns = [pa.array([1] * 10, pa.timestamp("ns")), pa.array(["x" * 100] * 10), labels, labels, labels]
     batch = pa.record_batch(columns, schema=LINE_SCHEMA)
     for _ in range(1000):
-        written += groups.add(batch)
-        held = max(held, groups._waiting_bytes)
-    written += groups.finish()
-    file = pq.ParquetFile(io.BytesIO(bytes(written)))
-    assert (file.metadata.num_rows, file.metadata.num_row_groups > 10) == (10_000, True)
+        written += file.add(batch)
+        held = max(held, file.waiting_bytes)
+    written += file.finish()
+    read = pq.ParquetFile(io.BytesIO(bytes(written)))
+    assert (read.metadata.num_rows, read.metadata.num_row_groups > 10) == (10_000, True)
     assert held < 1 << 16
 
 

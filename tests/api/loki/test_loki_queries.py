@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from api.loki.loki_lake import KEYS, LINES, NOW, SECOND, LokiClient, lines_lake, loki_server
@@ -161,6 +164,43 @@ def test_answers_are_gzipped(loki: LokiClient) -> None:
     with httpx.stream("GET", url, params=ALL, headers={"x-api-key": "own", "accept-encoding": "gzip"}) as response:
         assert response.headers["content-encoding"] == "gzip"
         assert gzip.decompress(b"".join(response.iter_raw())).startswith(b'{"status":"success","data":')
+
+
+PARQUET = {"Accept": "application/vnd.apache.parquet"}
+
+
+def parquet_rows(response: httpx.Response) -> list[tuple[int, dict[str, str], Any]]:
+    assert (response.status_code, response.headers["content-type"]) == (200, PARQUET["Accept"]), response.text
+    table = pq.read_table(io.BytesIO(response.content))
+    times = table.column("timestamp").cast(pa.int64()).to_pylist()
+    rest = (table.column(name).to_pylist() for name in table.column_names[1:])
+    return [(time, dict(labels), value) for time, labels, value in zip(times, *rest, strict=True)]
+
+
+def test_lines_as_parquet(loki: LokiClient) -> None:
+    """Labels of all kinds are one map, whatever the encoding flags say; the order is that of JSON."""
+    expected = [
+        (int(time), stream["stream"], line)
+        for stream in loki.data("query_range", **ALL)["result"]
+        for time, line in stream["values"]
+    ]
+    response = loki.get("query_range", PARQUET | FLAGS, **ALL)
+    assert parquet_rows(response) == expected
+    types = pq.read_schema(io.BytesIO(response.content))
+    assert (str(types.field("timestamp").type), types.names[1:]) == ("timestamp[ns, tz=UTC]", ["labels", "line"])
+    assert parquet_rows(loki.get("query_range", PARQUET, query='{app="none"}')) == []
+
+
+def test_samples_as_parquet(loki: LokiClient) -> None:
+    query = 'sum by (app) (count_over_time({env="prod"}[1m]))'
+    response = loki.get("query_range", PARQUET, query=query, start=START, end=START + 120 * SECOND, step="60")
+    first = START // 1_000_000
+    cart, pay = {"app": "cart"}, {"app": "pay"}
+    assert parquet_rows(response) == [(first + 60_000, cart, 3), (first + 60_000, pay, 1), (first + 120_000, pay, 1)]
+    assert pq.read_schema(io.BytesIO(response.content)).names == ["timestamp", "labels", "value"]
+    assert parquet_rows(loki.get("query", PARQUET, query="1 / 4", time=1.5)) == [(1500, {}, 0.25)]
+    wrong = loki.get("query", PARQUET, query="1 /")
+    assert (wrong.status_code, wrong.headers["content-type"]) == (400, "text/plain; charset=utf-8")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ docs/formats/sql_api.md describes each format and how it writes values.
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from difflib import get_close_matches
@@ -13,7 +12,6 @@ from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 from anyio import to_thread
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -30,6 +28,7 @@ from lakerunner.api.formats.format import (
     warning_headers,
     write_batches,
 )
+from lakerunner.api.formats.parquet_stream import PARQUET_TYPE, ParquetStream
 from lakerunner.api.stream import Broken, Close, Stream, with_idle_events
 from lakerunner.model.errors import UserError
 from lakerunner.model.frames import Sink
@@ -41,7 +40,6 @@ HEARTBEAT_SECONDS = 10.0
 PROGRESS_SECONDS = 0.5
 JSON_MAX_BYTES = 64 << 20
 PARQUET_MAX_BYTES = 64 << 20
-_GROUP_BYTES = 16 << 20  # of Arrow data in one row group
 _ANY = ("*/*", "application/*", "")
 
 
@@ -134,51 +132,31 @@ ARROW = _streamed("arrow", "application/vnd.apache.arrow.stream", _arrow_message
 
 async def _respond_parquet(answer: Answer, close: Close) -> Response:
     """Respond with a Parquet file: complete or an error status, limited in size, because its footer is at its end."""
-    file = _ParquetFile(await schema_of(answer))
+    file = _open_parquet(await schema_of(answer))
+    parts: list[bytes] = []
+    size = 0
     async with aclosing(write_batches(answer, file.add)) as batches:
-        async for _ in batches:
-            pass
-    data = await to_thread.run_sync(file.finish)
+        async for data in batches:
+            size += len(data)
+            if size > PARQUET_MAX_BYTES:
+                raise too_large("Parquet", PARQUET_MAX_BYTES)
+            parts.append(data)
+    parts.append(await to_thread.run_sync(file.finish))
+    if size + len(parts[-1]) > PARQUET_MAX_BYTES:
+        raise too_large("Parquet", PARQUET_MAX_BYTES)
     headers = warning_headers(answer.account)
     await to_thread.run_sync(close)
-    return Response(data, headers=headers, media_type=PARQUET.media_type)
+    return Response(b"".join(parts), headers=headers, media_type=PARQUET.media_type)
 
 
-class _ParquetFile:
-    """A Parquet file in memory, in row groups of about _GROUP_BYTES."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._buffer = io.BytesIO()
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-        self._schema = schema
-        try:
-            self._writer = pq.ParquetWriter(self._buffer, schema, compression="zstd")
-        except pa.ArrowNotImplementedError as error:
-            raise UserError(f"cannot write the answer as Parquet: {error}. Cast the column to VARCHAR") from error
-
-    def add(self, batch: pa.RecordBatch) -> int:
-        """Add a batch; return its number of rows."""
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= _GROUP_BYTES:
-            self._write()
-        return int(batch.num_rows)
-
-    def finish(self) -> bytes:
-        self._write()
-        self._writer.close()
-        return self._buffer.getvalue()
-
-    def _write(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
-        self._waiting, self._waiting_bytes = [], 0
-        if self._buffer.tell() > PARQUET_MAX_BYTES:
-            raise too_large("Parquet", PARQUET_MAX_BYTES)
+def _open_parquet(schema: pa.Schema) -> ParquetStream:
+    try:
+        return ParquetStream(schema)
+    except pa.ArrowNotImplementedError as error:
+        raise UserError(f"cannot write the answer as Parquet: {error}. Cast the column to VARCHAR") from error
 
 
-PARQUET = Format("parquet", "application/vnd.apache.parquet", _respond_parquet)
+PARQUET = Format("parquet", PARQUET_TYPE, _respond_parquet)
 
 
 async def _respond_sse(answer: Answer, close: Close) -> Response:

@@ -8,13 +8,12 @@ export that fails is cut off, and Parquet then lacks its footer; if the client l
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from starlette.responses import Response
 
 from lakerunner.api.formats.format import Format, stream_chunks, write_batches
+from lakerunner.api.formats.parquet_stream import ParquetStream
 from lakerunner.api.formats.row_formats import CSV, NDJSON, PARQUET
 from lakerunner.api.loki.line_answer import LINE_SCHEMA, LineAnswer
 from lakerunner.api.loki.log_parameters import LogParameters
@@ -26,10 +25,7 @@ from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.errors import UserError
-from lakerunner.model.frames import Sink
 from lakerunner.query.answer import Answer
-
-GROUP_BYTES = 16 << 20  # of Arrow data in one row group
 
 
 @dataclass(frozen=True)
@@ -78,42 +74,12 @@ def _format(name: str) -> Format:
 # ---- Parquet
 
 
-@dataclass
-class RowGroups:
-    """A Parquet file that is written as its rows come: `add` and `finish` return the bytes that are ready."""
-
-    group_bytes: int = GROUP_BYTES
-    _sink: Sink = field(default_factory=Sink)
-    _waiting: list[pa.RecordBatch] = field(default_factory=list)
-    _waiting_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), LINE_SCHEMA, compression="zstd")
-
-    def add(self, batch: pa.RecordBatch) -> bytes:
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= self.group_bytes:
-            self._write()
-        return self._sink.take()
-
-    def finish(self) -> bytes:
-        self._write()
-        self._writer.close()
-        return self._sink.take()
-
-    def _write(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, LINE_SCHEMA))
-        self._waiting, self._waiting_bytes = [], 0
-
-
 async def _parquet_chunks(answer: Answer) -> AsyncGenerator[bytes]:
-    groups = RowGroups()
-    async for data in write_batches(answer, groups.add):
+    file = ParquetStream(LINE_SCHEMA)
+    async for data in write_batches(answer, file.add):
         if data:
             yield data
-    yield await blocking(groups.finish)
+    yield await blocking(file.finish)
 
 
 async def _respond_parquet(answer: Answer, close: Close) -> Response:

@@ -14,6 +14,8 @@ from typing import Any
 from anyio import to_thread
 from starlette.responses import Response
 
+from lakerunner.api.formats.format import WARNINGS_HEADER, header_text
+from lakerunner.api.formats.parquet_stream import PARQUET_TYPE
 from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_json import (
     STREAMS,
@@ -26,9 +28,11 @@ from lakerunner.api.loki.log_json import (
     streams_json,
 )
 from lakerunner.api.loki.log_parameters import LogParameters
+from lakerunner.api.loki.log_parquet import accepts_parquet, samples_parquet, streams_parquet
 from lakerunner.api.loki.loki_errors import LokiError, to_query_error
 from lakerunner.api.loki.query_stats import query_stats
 from lakerunner.api.loki.query_tags import cut_series, is_drilldown, log_tags
+from lakerunner.api.openapi import JSON
 from lakerunner.api.prometheus.response import account_warnings
 from lakerunner.api.query_service import QueryRequest
 from lakerunner.api.stream import Close, stream_response
@@ -58,14 +62,22 @@ class LokiLimits:
 @dataclass(frozen=True)
 class LogRequest:
     """A parsed request. `limit` is the maximum number of entries. `interval_ns`: an entry is left out if it is less
-    than this after the one before it. `categorized`: the labels of entries are told apart by kind. `max_bytes`: of the
-    lines and labels of the answer."""
+    than this after the one before it. `categorized`: the labels of entries are told apart by kind. `is_parquet`: the
+    client wants Parquet. `max_bytes`: of the lines and labels of the answer."""
 
     question: LogqlQuestion
     limit: int
     interval_ns: int = 0
     categorized: bool = False
+    is_parquet: bool = False
     max_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class AnswerBody:
+    chunks: Chunks
+    media_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,8 @@ class LogQueries:
         at = given.time("time", asked.now_ns())
         direction = given.direction()
         question = LogqlQuestion(given.text("query"), at, at, 0, limit, direction, limits=self.most.query)
-        return await self._answer(asked, LogRequest(question, limit), _body)
+        parquet = accepts_parquet(asked.http.headers.get("accept", ""))
+        return await self._answer(asked, LogRequest(question, limit, is_parquet=parquet), _body)
 
     async def range(self, asked: QueryRequest, given: LogParameters) -> Response:
         return await self._answer(asked, self._range_request(asked, given, given.text("query")), _body)
@@ -103,11 +116,13 @@ class LogQueries:
         # With an interval it is known only afterwards how many lines have to be looked at.
         read = None if interval else limit
         question = LogqlQuestion(text, start, end, step, read, direction, limits=self.most.query)
-        categorized = is_categorized(asked.http.headers)
-        return LogRequest(question, limit, interval, categorized, self.most.answer_bytes)
+        headers = asked.http.headers
+        parquet = accepts_parquet(headers.get("accept", ""))
+        categorized = is_categorized(headers) and not parquet
+        return LogRequest(question, limit, interval, categorized, parquet, self.most.answer_bytes)
 
     async def _answer(
-        self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], Chunks]
+        self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], AnswerBody]
     ) -> Response:
         began, now_ns = time.perf_counter(), asked.now_ns()
 
@@ -122,8 +137,8 @@ class LogQueries:
         log_tags(asked)
 
         async def write(answer: Any, close: Close) -> Response:
-            chunks = await to_thread.run_sync(body, answer, parsed, began, abandon_on_cancel=True)
-            return await stream_response(asked.http, chunks, close)
+            made = await to_thread.run_sync(body, answer, parsed, began, abandon_on_cancel=True)
+            return await stream_response(asked.http, made.chunks, close, made.media_type, made.headers)
 
         try:
             return await asked.respond(begin, write)
@@ -143,25 +158,34 @@ def is_categorized(headers: Mapping[str, str]) -> bool:
     return CATEGORIZE in (flag.strip() for flag in headers.get(FLAGS_HEADER, "").split(","))
 
 
-def _body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
+def _body(answer: Any, parsed: LogRequest, began: float) -> AnswerBody:
     """Compute the answer, and return its text."""
     if isinstance(answer, SeriesAnswer):
         (group,) = answer
         group, cut = cut_series(group, parsed.question.limits.max_series)
+        if parsed.is_parquet:
+            return _parquet_body(samples_parquet(group), answer, cut)
         kind, result, count = samples_json(group, instant=parsed.question.instant)
         groups = StreamGroups()
     else:
         groups, cut = read_streams(answer, parsed), []
+        if parsed.is_parquet:
+            return _parquet_body(streams_parquet(groups), answer, cut)
         kind, result, count = STREAMS, streams_json(groups), groups.count
     stats = query_stats(answer.account, time.perf_counter() - began, count)
-    return answer_chunks(
-        kind, result, stats, [*account_warnings(answer.account), *cut], [CATEGORIZE] if groups.categorized else []
-    )
+    warnings = [*account_warnings(answer.account), *cut]
+    return AnswerBody(answer_chunks(kind, result, stats, warnings, [CATEGORIZE] if groups.categorized else []))
 
 
-def _legacy_body(answer: Any, parsed: LogRequest, began: float) -> Chunks:
+def _parquet_body(chunks: Chunks, answer: Any, cut: list[str]) -> AnswerBody:
+    warnings = "; ".join([*account_warnings(answer.account), *cut])
+    headers = {WARNINGS_HEADER: header_text(warnings)} if warnings else {}
+    return AnswerBody(chunks, PARQUET_TYPE, headers)
+
+
+def _legacy_body(answer: Any, parsed: LogRequest, began: float) -> AnswerBody:
     groups = read_streams(answer, parsed)
-    return legacy_chunks(groups, query_stats(answer.account, time.perf_counter() - began, groups.count))
+    return AnswerBody(legacy_chunks(groups, query_stats(answer.account, time.perf_counter() - began, groups.count)))
 
 
 def _too_many_bytes(limit: int) -> TooLarge:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lakerunner.api.formats.parquet_stream import PARQUET_TYPE
 from lakerunner.api.openapi import JSON, OPEN, Operation, Parameter, Reply, json_reply
 from lakerunner.api.prometheus.operations import posted as in_form
 from lakerunner.api.schema import ANY, BOOLEAN, COUNT, OBJECT, TEXT, Schema, array, one_of, record, text
 
 _PLAIN, _YAML = "text/plain", "application/yaml"
-_NDJSON, _PARQUET = "application/x-ndjson", "application/vnd.apache.parquet"
+_NDJSON = "application/x-ndjson"
 _LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
 _STATUSES = (400, 401, 403, 413, 429, 503)
 _TIME = text("seconds since 1970 (up to 10 digits, or with a fraction), nanoseconds (more digits), or RFC 3339")
@@ -49,11 +50,14 @@ _VOLUME = (
 )
 
 
-def _operation(summary: str, schema: Schema, *parameters: Parameter, description: str = "") -> Operation:
+def _operation(
+    summary: str, schema: Schema, *parameters: Parameter, description: str = "", parquet: bool = False
+) -> Operation:
+    """Describe an endpoint with answers in JSON, or in Parquet if the client accepts that."""
     return Operation(
         "loki",
         summary,
-        json_reply("The answer.", schema),
+        {200: Reply("The answer.", {JSON: schema} | ({PARQUET_TYPE: ANY} if parquet else {}))},
         description=description,
         parameters=parameters,
         errors=_STATUSES,
@@ -84,6 +88,7 @@ QUERY = _operation(
     _time("time", "time to evaluate at; default: now"),
     _LIMIT,
     _DIRECTION,
+    parquet=True,
 )
 QUERY_RANGE = _operation(
     "Run a LogQL query over a time range",
@@ -95,6 +100,7 @@ QUERY_RANGE = _operation(
     _DIRECTION,
     _text("interval", "return at most one entry in this time, such as 10s"),
     description="Header X-Loki-Response-Encoding-Flags: categorize-labels tells the labels of entries apart by kind.",
+    parquet=True,
 )
 LABELS = _list("List names of stream labels", array(TEXT), _MAYBE_SELECTOR)
 LABEL_VALUES = _list("List values of a stream label", array(TEXT), _NAME, _MAYBE_SELECTOR)
@@ -202,7 +208,7 @@ _NATIVE_STATUSES = (400, 401, 403, 413, 429, 503)
 EXPORT = Operation(
     "native",
     "Export all lines of a log query",
-    {200: Reply("The lines.", dict.fromkeys((_NDJSON, "text/csv", _PARQUET), ANY))},
+    {200: Reply("The lines.", dict.fromkeys((_NDJSON, "text/csv", PARQUET_TYPE), ANY))},
     description="Every line with its labels by kind, without a limit, streamed. An export that fails is cut off "
     "(docs/formats/native_api.md).",
     parameters=(
