@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 CROWD = --dist loadfile --no-loadscope-reorder -n $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 HEAVY_CROWD := --dist loadfile --no-loadscope-reorder -n auto --maxprocesses 4
 
-.PHONY: help setup kernels run test test-heavy test-all conformance fuzz-promql fuzz-logql check fix golden bench lock peers clean
+.PHONY: help setup kernels run test test-heavy test-all conformance fuzz-promql fuzz-logql fuzz-loki check fix golden bench lock peers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,9 @@ fuzz-promql: kernels ## random queries beside a real Prometheus (make peers); QU
 
 fuzz-logql: kernels ## random LogQL against a slow evaluator, in lakes of several forms; QUERIES=10000 SEED=1 EVERY=1
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.logql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) --every $(or $(EVERY),1)
+
+fuzz-loki: kernels ## random LogQL beside a real Loki (make peers); QUERIES=2000 SEED=1
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.logql.beside_loki --queries $(or $(QUERIES),2000) --seed $(or $(SEED),1)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
 	$(BIN)/ruff format --check src demo tests bench

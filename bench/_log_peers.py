@@ -8,42 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from _lake import HOURS, Batches
+from servers.loki import running_loki
 from servers.peers import running_peer
 from servers.ports import free_port
 
 _PEERS = Path(os.environ.get("LAKERUNNER_PEERS", "~/.cache/lakerunner-peers")).expanduser() / "bin"
-_LOKI = """
-auth_enabled: false
-server:
-  http_listen_address: 127.0.0.1
-  http_listen_port: {http}
-  grpc_listen_address: 127.0.0.1
-  grpc_listen_port: {grpc}
-common:
-  path_prefix: {data}
-  replication_factor: 1
-  ring: {{instance_addr: 127.0.0.1, kvstore: {{store: inmemory}}}}
-  storage: {{filesystem: {{chunks_directory: {data}/chunks, rules_directory: {data}/rules}}}}
-schema_config:
-  configs:
-    - {{from: 2020-01-01, store: tsdb, object_store: filesystem, schema: v13, index: {{prefix: i_, period: 24h}}}}
-limits_config:
-  reject_old_samples: false
-  ingestion_rate_mb: 1000
-  ingestion_burst_size_mb: 1000
-  per_stream_rate_limit: 1GB
-  per_stream_rate_limit_burst: 1GB
-  max_query_series: 100000
-  volume_enabled: true
-analytics: {{reporting_enabled: false}}
-"""
 # The words of LogsQL for the cases of logql.py, by the start of their names.
 _LOGSQL = {
     "needle: absent word": "zqxjkvbwp | limit 100",
@@ -96,26 +72,25 @@ def _is_there(name: str) -> bool:
 @contextmanager
 def _loaded(name: str, directory: Path, rows: int, batches: Batches) -> Iterator[Peer]:
     directory.mkdir()
-    http = free_port()
-    url = f"http://127.0.0.1:{http}"
-    if name == "loki":
-        file = directory / "loki.yaml"
-        file.write_text(_LOKI.format(http=http, grpc=free_port(), data=directory / "data"))
-        arguments, ready, door = [f"-config.file={file}"], "/ready", "/otlp/v1/logs"
-    else:
-        arguments = [
-            f"-storageDataPath={directory / 'data'}",
-            f"-httpListenAddr=127.0.0.1:{http}",
-            "-retentionPeriod=100y",
-        ]
-        ready, door = "/health", "/insert/opentelemetry/v1/logs"
-    with (
-        running_peer(name, arguments, url + ready, directory / "log"),
-        httpx.Client(base_url=url, timeout=300) as client,
-    ):
+    running, door = (_loki, "/otlp/v1/logs") if name == "loki" else (_victoria_logs, "/insert/opentelemetry/v1/logs")
+    with running(directory) as url, httpx.Client(base_url=url, timeout=300) as client:
         for hour in range(HOURS):
             for data in batches(hour, rows // HOURS + (hour < rows % HOURS)):
                 sent = client.post(door, content=data, headers={"content-type": "application/x-protobuf"})
                 if not sent.is_success:
                     print(f"{name} refused lines: {sent.status_code} {sent.text[:200]}")
         yield Peer(name, client)
+
+
+def _loki(directory: Path) -> AbstractContextManager[str]:
+    return running_loki(directory, shards=True)
+
+
+@contextmanager
+def _victoria_logs(directory: Path) -> Iterator[str]:
+    http = free_port()
+    url = f"http://127.0.0.1:{http}"
+    data = f"-storageDataPath={directory / 'data'}"
+    arguments = [data, f"-httpListenAddr=127.0.0.1:{http}", "-retentionPeriod=100y"]
+    with running_peer("victoria-logs", arguments, url + "/health", directory / "log"):
+        yield url

@@ -102,7 +102,7 @@ def difference(rows: Sequence[Row], query: LogqlQuery, ours: Ours) -> str | None
     if isinstance(parsed, Pipeline):
         if ours.lines is None:
             return f"ours: {ours.error}"
-        return _line_difference(query, ours.lines, slow_lines(rows, parsed, query.start, query.end, query.end))
+        return line_difference(query, ours.lines, slow_lines(rows, parsed, query.start, query.end, query.end))
     times = [query.end] if query.step == 0 else list(range(query.start, query.end + 1, query.step))
     try:
         metrics = SlowMetrics(rows, times, query.end)
@@ -111,13 +111,17 @@ def difference(rows: Sequence[Row], query: LogqlQuery, ours: Ours) -> str | None
         return None if ours.kind == error.args[0] else f"ours: {ours.error or ours.series}, expected: {error}"
     if ours.series is None:
         return f"ours: {ours.error}, expected {expected}"
-    return _series_difference(ours.series, expected)
+    return series_difference(ours.series, expected)
 
 
 # ---- lines
 
 
-def _line_difference(query: LogqlQuery, ours: Sequence[Any], expected: Sequence[SlowEntry]) -> str | None:
+def line_difference(
+    query: LogqlQuery, ours: Sequence[Any], expected: Sequence[SlowEntry], *, ordered: bool = True
+) -> str | None:
+    """Describe what differs from all lines of the query, oldest first. `ordered`: lines of one stream and time have the
+    order of their arrival."""
     found = [(time, line, *(_shown(orjson.loads(one)) for one in kinds)) for time, line, kinds in ours]
     wanted = [(one.time, one.line, *map(_shown, one.kinds)) for one in expected]
     if not query.forward:
@@ -132,7 +136,8 @@ def _line_difference(query: LogqlQuery, ours: Sequence[Any], expected: Sequence[
         if some:
             return f"got {list(some)[:2]}\n  expected {list(others)[:2]}"
     # Where stages change the labels of streams, lines do not tell from which one they came.
-    return _order_difference(found, wanted) if last is None and not _RELABELS.search(query.text) else None
+    has_order = ordered and last is None and not _RELABELS.search(query.text)
+    return _order_difference(found, wanted) if has_order else None
 
 
 def _order_difference(found: Sequence[Any], wanted: Sequence[Any]) -> str | None:
@@ -154,7 +159,7 @@ def _shown(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 # ---- series
 
 
-def _series_difference(ours: Any, expected: Mapping[int, Vector | float]) -> str | None:
+def series_difference(ours: Any, expected: Mapping[int, Vector | float]) -> str | None:
     got = {frozenset(labels) if labels != _SCALAR else "scalar": dict(points) for labels, points in ours}
     wanted: dict[Any, dict[int, float]] = {}
     for time, vector in expected.items():

@@ -79,7 +79,9 @@ def ingested(lake: Lake, deliveries: Sequence[Delivery], organization: UUID = OW
     address = StoreAddress((lake.directory / "store").as_uri())
     segments: list[Segment] = []
     for number, delivery in enumerate(deliveries):
-        ending, data = ("lokipb", _pushed(delivery)) if delivery.kind == "loki" else ("binpb", _exported(delivery))
+        ending, data = (
+            ("lokipb", framed(pushed(delivery))) if delivery.kind == "loki" else ("binpb", exported(delivery))
+        )
         key = f"otel-raw/{organization}/fuzz/logs-{number}.{ending}"
         store = open_store(address)
         store.put(key, data)
@@ -101,16 +103,22 @@ def compacted(lake: Lake, segments: Sequence[Segment]) -> list[Segment]:
     return list(outcome.segments)
 
 
-def _pushed(delivery: Delivery) -> bytes:
+def framed(request: bytes) -> bytes:
+    """Return a request as it stands in a file."""
+    return varint(len(request)) + request
+
+
+def pushed(delivery: Delivery) -> bytes:
+    """Return a request of Loki's push, not compressed."""
     entries = []
     for row in delivery.rows:
         sent = tuple(sorted((n, v) for n, v in row.stream.items() if n != "service_name"))
         entries.append(LogEntry(row.time, row.line, sent, tuple(row.sent.items())))
-    request = push_request(entries)
-    return varint(len(request)) + request
+    return push_request(entries)
 
 
-def _exported(delivery: Delivery) -> bytes:
+def exported(delivery: Delivery) -> bytes:
+    """Return a request of OTLP."""
     request = ExportLogsServiceRequest()
     resource = request.resource_logs.add()
     for key, value in delivery.resource.items():
