@@ -20,7 +20,9 @@ server:
   grpc_listen_port: {grpc}
   grpc_server_max_recv_msg_size: 268435456
   grpc_server_max_send_msg_size: 268435456
+frontend: {{address: 127.0.0.1}}
 common:
+  instance_addr: 127.0.0.1
   path_prefix: {data}
   replication_factor: 1
   ring: {{instance_addr: 127.0.0.1, kvstore: {{store: inmemory}}}}

@@ -61,6 +61,13 @@ def line_conditions(stages: Iterable[Stage]) -> tuple[str, ...]:
     return tuple(f"(body IS NOT NULL OR {sql})" for sql in map(_sql, _filters(in_running_order(stages))) if sql)
 
 
+def tests_all_lines(stages: Iterable[Stage]) -> bool:
+    """Return whether `line_conditions` test every line filter: a row without a body that meets them passes all."""
+    found = [stage for stage in stages if isinstance(stage, LineFilter)]
+    tested = list(_filters(in_running_order(stages)))
+    return len(found) == len(tested) and all(map(_sql, tested))
+
+
 def _filters(ordered: Iterable[Stage]) -> Iterator[LineFilter]:
     """Yield the filters that see the line as it was stored. Other stages between them change no line."""
     for stage in ordered:

@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.logql.columns.column_stages import LineMask, stored_line_masks
-from lakerunner.logql.line_conditions import line_conditions
+from lakerunner.logql.line_conditions import line_conditions, tests_all_lines
 from lakerunner.logql.log_rows import LogReader, source_sql
 from lakerunner.logql.stages.hints import NO_HINTS
 from lakerunner.logql.stages.line_labels import LineLabels
 from lakerunner.logql.stages.pipeline import compile_stages
+from lakerunner.logql.stored_streams import stored_streams
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.printer import exact_text
-from lakerunner.logql.text.syntax import Pipeline
+from lakerunner.logql.text.syntax import LabelFilter, Pipeline, Stage
+from lakerunner.model.labels.row_view import within
+from lakerunner.model.segment import Segment
 from lakerunner.model.streams.stream_rules import StreamRules
-from lakerunner.plan.operator import RowOperator
-from lakerunner.plan.scan import Scan
+from lakerunner.plan.operator import RowOperator, StreamPlan
+from lakerunner.plan.scan import RESOURCE_ID, Scan
 
 KINDS = ("stream", "metadata", "parsed")
 _UNREADABLE = re.compile("[\ud800-\udfff]")  # carry bytes that are not UTF-8
@@ -64,16 +68,44 @@ def _labels_json(labels: Mapping[str, str]) -> str:
         return _labels_json({name: _readable(value) for name, value in labels.items()})
 
 
+class FirstLines(NamedTuple):
+    """The first `limit` lines of a query, the newest ones or the oldest."""
+
+    limit: int
+    newest: bool
+
+    def condition(self, scan: Scan, where: Sequence[str]) -> str:
+        """Return SQL for the rows of `where` that are among the first, or of equal time as the last of these. Rows with
+        a body do not count: their lines may not pass."""
+        order, last, end = ("DESC", "min", scan.time.start_ns) if self.newest else ("ASC", "max", scan.time.end_ns)
+        sure = " AND ".join((within(scan.time), *where, "body IS NULL"))
+        times = f'SELECT timestamp AS time_of_line FROM "{scan.relation}" WHERE {sure}'
+        rows = f"{times} ORDER BY time_of_line {order} LIMIT {self.limit}"
+        found = f"CASE WHEN count(*) = {self.limit} THEN {last}(time_of_line) ELSE make_timestamp_ns({end}) END"
+        return f"timestamp {'>=' if self.newest else '<='} (SELECT {found} FROM ({rows}))"
+
+
+def all_pass(stages: Sequence[Stage]) -> bool:
+    """Return whether every line without a body that DuckDB lets pass is a line of the answer."""
+    return tests_all_lines(stages) and not any(isinstance(stage, LabelFilter) for stage in stages)
+
+
 @dataclass(frozen=True)
 class LogLines(RowOperator):
-    """`query` is the text of the log query. `now_ns` is the query's instant, for templates."""
+    """`query` is the text of the log query. `now_ns` is the query's instant, for templates. `first`: of a unit no more
+    than the first lines are wanted, the newest or the oldest, and those of equal time as the last of them; which rows a
+    worker then gives depends on whether it can read the tables of streams, so that the operator is not steady."""
 
     name = "log_lines"
 
     query: str
     rules: StreamRules
     now_ns: int
+    first: FirstLines | None = None
     steady: bool = True
+
+    # Set by with_streams: SQL that holds for rows of the streams that meet the selector.
+    of_streams: tuple[str, ...] | None = field(default=None, compare=False)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -83,11 +115,27 @@ class LogLines(RowOperator):
         return parsed
 
     @classmethod
-    def of(cls, pipeline: Pipeline, rules: StreamRules, now_ns: int) -> LogLines:
-        return cls(exact_text(pipeline), rules, now_ns)
+    def of(cls, pipeline: Pipeline, rules: StreamRules, now_ns: int, first: FirstLines | None = None) -> LogLines:
+        return cls(exact_text(pipeline), rules, now_ns, first, steady=first is None)
+
+    @property
+    def wants_streams(self) -> bool:
+        return self.first is not None and all_pass(self.pipeline.stages)
+
+    def with_streams(self, scan: Scan, segments: Sequence[Segment], tables: Mapping[UUID, pa.Table]) -> StreamPlan:
+        streams = stored_streams(segments, tables, self.pipeline.matchers, self.rules)
+        if streams is None:
+            return StreamPlan(self, scan, tuple(segments))
+        own = replace(scan, internal=(*scan.internal, RESOURCE_ID))
+        operator = replace(self, of_streams=streams.condition(scan.relation))
+        return StreamPlan(operator, own, tuple(segments) if streams.resources else ())
 
     def source_sql(self, scan: Scan) -> str:
-        return source_sql(scan, line_conditions(self.pipeline.stages))
+        where = line_conditions(self.pipeline.stages)
+        if self.first is None or self.of_streams is None:
+            return source_sql(scan, where)
+        where += self.of_streams
+        return source_sql(scan, (*where, self.first.condition(scan, where)))
 
     def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
         return SCHEMA
@@ -112,11 +160,18 @@ class LogLines(RowOperator):
             yield pa.record_batch(arrays, schema=SCHEMA)
 
     def to_json(self) -> dict[str, Any]:
-        return {"query": self.query, "rules": self.rules.to_json(), "now_ns": self.now_ns}
+        return {"query": self.query, "rules": self.rules.to_json(), "now_ns": self.now_ns, "first": self.first}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> LogLines:
-        return cls(str(given["query"]), StreamRules.from_json(given["rules"]), int(given["now_ns"]))
+        first = given["first"]
+        return cls(
+            str(given["query"]),
+            StreamRules.from_json(given["rules"]),
+            int(given["now_ns"]),
+            None if first is None else FirstLines(int(first[0]), bool(first[1])),
+            steady=first is None,
+        )
 
     def lines(self) -> Iterator[str]:
         yield f"lines of {self.query}"

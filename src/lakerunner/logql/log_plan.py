@@ -12,7 +12,7 @@ from typing import Literal
 from lakerunner.logql.columns.line_columns import RELATION
 from lakerunner.logql.line_conditions import scan_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
-from lakerunner.logql.log_lines import KINDS, LogLines
+from lakerunner.logql.log_lines import KINDS, FirstLines, LogLines
 from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.metric_finish import MetricQuery
 from lakerunner.logql.stages.pipeline import check_stage
@@ -73,7 +73,8 @@ def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Pla
     backward = question.direction == "backward"
     conditions = scan_conditions(pipeline.matchers, pipeline.stages, question.rules)
     scan = lines_scan(question.start_ns, question.end_ns, conditions)
-    leaf = Leaf(scan, LogLines.of(pipeline, question.rules, now_ns))
+    first = None if question.limit is None else FirstLines(question.limit, backward)
+    leaf = Leaf(scan, LogLines.of(pipeline, question.rules, now_ns, first))
     deliveries = ("delivery", "delivery_row") if question.with_deliveries else ()
     most_pass = not any(isinstance(stage, LineFilter | LabelFilter) for stage in pipeline.stages)
     first_bytes = _FIRST_BYTES if question.limit is not None and most_pass else 0

@@ -77,7 +77,7 @@ class _Values(NamedTuple):
     row_number: int
     message: str
     body: str | None
-    attributes: str
+    attributes: str | None
     severity_number: int
     severity_text: str
     dropped_attributes_count: int
@@ -185,7 +185,7 @@ def _distinct(batch: pa.RecordBatch, names: Sequence[str]) -> tuple[list[tuple[A
     numbers: Any = np.zeros(batch.num_rows, np.int64)
     first: Any = numbers[:1]
     for name in names:
-        coded = batch.column(name).dictionary_encode()
+        coded = batch.column(name).dictionary_encode("encode")
         # Numbered again after each column, so that products stay below the square of the rows.
         both = numbers * len(coded.dictionary) + coded.indices.to_numpy()
         _, first, numbers = np.unique(both, return_index=True, return_inverse=True)

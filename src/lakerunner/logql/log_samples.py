@@ -8,10 +8,11 @@ rows were cut into units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import orjson
@@ -24,10 +25,13 @@ from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
 from lakerunner.logql.stages.sample import compile_extractor, is_whole
+from lakerunner.logql.stored_sums import plan_sums
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
 from lakerunner.model.labels import Labels
+from lakerunner.model.segment import Segment
 from lakerunner.model.streams.stream_rules import StreamRules
+from lakerunner.plan.operator import StreamPlan
 from lakerunner.plan.scan import Scan
 from lakerunner.series.aggregations.aggregation import NotSplit
 from lakerunner.series.evaluation.series_finish import SampleOperator
@@ -90,6 +94,15 @@ class LogSamples(SampleOperator):
     @property
     def _sums(self) -> Buckets | None:
         return self.buckets if self.uses_columns and is_whole(self.aggregation) else None
+
+    @property
+    def wants_streams(self) -> bool:
+        return self._sums is not None
+
+    def with_streams(self, scan: Scan, segments: Sequence[Segment], tables: Mapping[UUID, pa.Table]) -> StreamPlan:
+        sums = self._sums
+        found = plan_sums(self._columns, sums, scan, segments, tables) if self._columns and sums else None
+        return found or StreamPlan(self, scan, tuple(segments))
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         made = 0

@@ -8,15 +8,15 @@ as are those with repeated rows, and those that overlap with a segment without a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.logql.columns.deliveries import Deliveries, overlapping
 from lakerunner.model.segment import Segment
 from lakerunner.model.streams.stream_table import RESOURCE_ID
 from lakerunner.model.time import TimeRange
@@ -50,10 +50,10 @@ def count_streams(
 ) -> StreamCounts:
     """Count what the tables can tell."""
     names: dict[int, str | None] = {}
-    views: dict[UUID, _SegmentStreams] = {}
+    views: dict[UUID, SegmentStreams] = {}
     for segment in segments:
         if segment.id in tables:
-            view = _SegmentStreams(tables[segment.id], names, name)
+            view = SegmentStreams(tables[segment.id], names, name)
             if view.overlaps(request.time):
                 views[segment.id] = view
     bare = [segment for segment in segments if segment.id not in tables]
@@ -61,7 +61,7 @@ def count_streams(
     read |= {id_ for id_, view in views.items() if not view.fits(request)}
     doubtful: set[UUID] = set()
     if request.sized:
-        doubtful = _doubtful(views, [segment.time for segment in bare])
+        doubtful = doubtful_segments(views, [segment.time for segment in bare])
     read |= doubtful
     batches = [view.counted(request) for id_, view in views.items() if id_ not in read]
     counted = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
@@ -69,7 +69,7 @@ def count_streams(
     return StreamCounts(names, counted[0] if counted else None, left, bool(doubtful or bare))
 
 
-class _SegmentStreams:
+class SegmentStreams:
     """The resources of a segment that are looked for. The arrays of `levels` have an element for each level of each."""
 
     def __init__(self, table: pa.Table, names: dict[int, str | None], name: NameStream) -> None:
@@ -128,7 +128,7 @@ class _SegmentStreams:
         return np.repeat(first, self._delivered), np.repeat(last, self._delivered)
 
 
-def _doubtful(views: Mapping[UUID, _SegmentStreams], bare: Sequence[TimeRange]) -> set[UUID]:
+def doubtful_segments(views: Mapping[UUID, SegmentStreams], bare: Sequence[TimeRange]) -> set[UUID]:
     """Return the segments that may hold rows which are in them, or in another segment, once more."""
     found = {id_ for id_, view in views.items() if view.repeats}
     for id_, view in views.items():
@@ -137,22 +137,17 @@ def _doubtful(views: Mapping[UUID, _SegmentStreams], bare: Sequence[TimeRange]) 
             found.add(id_)
     ids = list(views)
     if len(ids) > 1:
-        for one, other in _shared(list(views.values())):
-            found |= {ids[one], ids[other]}
+        stated = all_deliveries(list(views.values()))
+        owner = np.repeat(np.arange(len(ids)), [len(view.deliveries) for view in views.values()])
+        for one, other in overlapping(stated.ids, stated.first_ns, stated.last_ns):
+            if owner[one] != owner[other]:
+                found |= {ids[owner[one]], ids[owner[other]]}
     return found
 
 
-def _shared(views: Sequence[_SegmentStreams]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of segments that share a delivery in overlapping times."""
-    deliveries = np.concatenate([view.deliveries for view in views])
-    owner = np.repeat(np.arange(len(views)), [len(view.deliveries) for view in views])
+def all_deliveries(views: Sequence[SegmentStreams]) -> Deliveries:
+    """Return the deliveries of the segments, one segment after the other."""
+    none = np.zeros(0, np.int64)
     times = [view.delivery_times() for view in views]
-    first, last = (np.concatenate(part) for part in zip(*times, strict=True))
-    order = np.argsort(deliveries, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(deliveries[order]) != 0)) if len(order) else order
-    ends = np.append(starts[1:], len(order))
-    many = ends - starts > 1
-    for start, end in zip(starts[many].tolist(), ends[many].tolist(), strict=True):
-        for one, other in combinations(order[start:end].tolist(), 2):
-            if owner[one] != owner[other] and first[one] <= last[other] and first[other] <= last[one]:
-                yield int(owner[one]), int(owner[other])
+    first, last = (np.concatenate([none, *part]) for part in zip(*times, strict=True)) if times else (none, none)
+    return Deliveries(np.concatenate([none, *(view.deliveries for view in views)]), first, last)

@@ -94,7 +94,6 @@ class LogStreams(RowOperator):
     one for each interval since the epoch. `sized` False: lines are neither counted nor read."""
 
     name = "log_streams"
-    wants_streams = True
 
     selectors: Selectors
     rules: StreamRules
@@ -106,6 +105,10 @@ class LogStreams(RowOperator):
     counted: pa.RecordBatch | None = field(default=None, compare=False)
     names: Mapping[int, str | None] | None = field(default=None, compare=False)
     distinct: bool = field(default=True, compare=False)
+
+    @property
+    def wants_streams(self) -> bool:
+        return True
 
     def with_streams(self, scan: Scan, segments: Sequence[Segment], tables: Mapping[UUID, pa.Table]) -> StreamPlan:
         tests = self._tests()

@@ -57,7 +57,10 @@ class RowOperator(Operator):
     `wants_streams`: a worker calls `with_streams` first."""
 
     input = "rows"
-    wants_streams: ClassVar[bool] = False
+
+    @property
+    def wants_streams(self) -> bool:
+        return False
 
     @abstractmethod
     def source_sql(self, scan: Scan) -> str:

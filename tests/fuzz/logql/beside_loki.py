@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from api.loki.loki_lake import loki_server
 from fuzz.logql.compare import Ours, line_difference, series_difference
-from fuzz.logql.excused_loki import excuse
+from fuzz.logql.excused_loki import NO_ANSWER, excuse
 from fuzz.logql.grammar import LogqlQuery, random_query
 from fuzz.logql.lakes import exported, ingested, pushed
 from fuzz.logql.lines import Delivery, Row, random_deliveries
@@ -35,6 +35,7 @@ from query.sample_lake import Lake, removed
 from servers.loki import running_loki
 
 PER_LAKE = 500
+SECONDS = 20  # that Loki has for an answer
 _ALL = 5000
 _SCALAR = (("scalar", ""),)
 _FLAGS = {"x-loki-response-encoding-flags": "categorize-labels", "x-api-key": "own"}
@@ -78,7 +79,10 @@ def _ask(client: httpx.Client, query: LogqlQuery) -> Ours:
         path, times = "query_range", {"start": query.start, "end": query.end, "step": query.step / 1e9}
     else:
         path, times = "query", {"time": query.end}
-    response = client.get(f"/loki/api/v1/{path}", params=parameters | times)
+    try:
+        response = client.get(f"/loki/api/v1/{path}", params=parameters | times)
+    except httpx.TimeoutException:
+        return Ours(error=NO_ANSWER)
     if not response.is_success:
         return Ours(error=response.text.strip() or f"status {response.status_code}")
     return _answer(orjson.loads(response.content)["data"])
@@ -149,7 +153,7 @@ def beside_loki(directory: Path, seed: int) -> Iterator[BesideLoki]:
             running_loki(directory / "loki", shards=False) as url,
             loki_server(lake) as served,
             httpx.Client(base_url=served.url, headers=_FLAGS, timeout=120) as ours,
-            httpx.Client(base_url=url, headers=_FLAGS, timeout=120) as theirs,
+            httpx.Client(base_url=url, headers=_FLAGS, timeout=SECONDS) as theirs,
         ):
             for delivery in deliveries:
                 _send(theirs, delivery)

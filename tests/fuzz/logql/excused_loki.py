@@ -5,9 +5,13 @@ from __future__ import annotations
 from fuzz.logql.compare import Ours
 from fuzz.logql.grammar import LogqlQuery
 
+NO_ANSWER = "no answer in time"
+
 
 def excuse(query: LogqlQuery, ours: Ours, theirs: Ours) -> str | None:
     """Return why answers differ; None if they should not."""
+    if theirs.error == NO_ANSWER:
+        return "Loki gave no answer in time"
     if "approx_topk" in query.text and "approx_topk" in theirs.error:
         return "Loki answers approx_topk only with another engine"
     if "rate_counter" in query.text:

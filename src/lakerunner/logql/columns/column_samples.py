@@ -8,7 +8,7 @@ the rows must be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +54,10 @@ class SampleColumns:
     needs: LineNeeds
     stages: SplitStages
 
+    @property
+    def is_of_bytes(self) -> bool:
+        return _adds_bytes(self.aggregation)
+
     @classmethod
     def of(
         cls, aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, now_ns: int
@@ -65,15 +69,13 @@ class SampleColumns:
             return None
         any_label = labels.has_labels and (labels.without or not labels.groups)
         names = None if any_label else (*labels.names, *labels.groups, labels.unwrap)
-        line = stages.reads_line or _is_of_bytes(aggregation)
+        line = stages.reads_line or _adds_bytes(aggregation)
         return cls(aggregation, pushed, now_ns, LineNeeds.of(names, rules, line=line), stages)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[SampleBatch]:
         """Yield the samples of each batch. Raise NotByColumns if one needs labels that were not read."""
         reader = ColumnReader(self.aggregation.lines.pipeline.matchers, self.needs)
-        lines = self.aggregation.lines
-        rest = replace(lines, pipeline=replace(lines.pipeline, stages=self.stages.of_labels))
-        of_labels = _Extractor(self, replace(self.aggregation, lines=rest))
+        of_labels = self._of_labels()
         of_rows = _Extractor(self, self.aggregation)
         for batch in batches:
             columns = reader.select(batch)
@@ -86,7 +88,30 @@ class SampleColumns:
             if columns.odd.any():
                 yield self._odd(columns, of_rows)
 
-    def _common(self, columns: LineColumns, extract: _Extractor) -> SampleBatch:
+    def run_groups(
+        self, batches: Iterable[pa.RecordBatch], own: Sequence[str], *, filtered: bool
+    ) -> Iterator[SampleBatch]:
+        """Yield a sample for each row of batches whose rows stand for many lines; `own` are their columns that the
+        samples keep. `filtered`: all of these lines pass the line filters. Raise NotByColumns if a row is odd."""
+        reader = ColumnReader(self.aggregation.lines.pipeline.matchers, self.needs)
+        of_labels = self._of_labels()
+        for batch in batches:
+            columns = reader.select(batch)
+            for stage in () if filtered else self.stages.filters:
+                stage(columns)
+            reader.find_origins(columns)
+            for stage in self.stages.others:
+                stage(columns)
+            if columns.odd.any():
+                raise NotByColumns
+            yield self._common(columns, of_labels, own)
+
+    def _of_labels(self) -> _Extractor:
+        lines = self.aggregation.lines
+        rest = replace(lines, pipeline=replace(lines.pipeline, stages=self.stages.of_labels))
+        return _Extractor(self, replace(self.aggregation, lines=rest))
+
+    def _common(self, columns: LineColumns, extract: _Extractor, own: Sequence[str] = _OF_SAMPLES) -> SampleBatch:
         """Return the samples of the rows that are not odd."""
         rows = np.flatnonzero(~columns.odd)
         places = pa.array(rows)
@@ -105,9 +130,9 @@ class SampleColumns:
         made = codes != _NO_SAMPLE
         kept = pa.array(rows[made])
         values = values[made]
-        if _is_of_bytes(self.aggregation) and columns.lines is not None:
+        if self.is_of_bytes and columns.lines is not None:
             values = pc.binary_length(columns.lines.take(kept)).to_numpy(zero_copy_only=False).astype(np.float64)
-        return SampleBatch(list(found.series), codes[made], values, _rows(columns, kept))
+        return SampleBatch(list(found.series), codes[made], values, _rows(columns, kept, own))
 
     def _odd(self, columns: LineColumns, extract: _Extractor) -> SampleBatch:
         found = _Samples()
@@ -118,16 +143,16 @@ class SampleColumns:
             found.add(extract(times[row].as_py(), columns.line(row), labels), labels, extract)
         codes = np.array(found.codes, np.int64)
         made = codes != _NO_SAMPLE
-        own = _rows(columns, pa.array(rows[made]))
-        return SampleBatch(list(found.series), codes[made], np.array(found.values)[made], own)
+        kept = _rows(columns, pa.array(rows[made]), _OF_SAMPLES)
+        return SampleBatch(list(found.series), codes[made], np.array(found.values)[made], kept)
 
 
-def _rows(columns: LineColumns, rows: pa.Array) -> pa.RecordBatch:
-    own = columns.batch.select(_OF_SAMPLES)
-    return own if len(rows) == len(own) else own.take(rows)
+def _rows(columns: LineColumns, rows: pa.Array, own: Sequence[str]) -> pa.RecordBatch:
+    kept = columns.batch.select(list(own))
+    return kept if len(rows) == len(kept) else kept.take(rows)
 
 
-def _is_of_bytes(aggregation: RangeAggregation) -> bool:
+def _adds_bytes(aggregation: RangeAggregation) -> bool:
     return aggregation.lines.unwrap is None and aggregation.op in OF_BYTES
 
 

@@ -202,12 +202,14 @@ _OF_LABELS = (LabelFilter, LabelFormat, Drop, Keep)
 
 @dataclass(frozen=True)
 class SplitStages:
-    """Stages that run over columns, and those behind them that run once for each set of labels."""
+    """Stages that run over columns, and those behind them that run once for each set of labels. `parses_line`: a stage
+    other than a line filter reads the line."""
 
     filters: tuple[ColumnStage, ...]
     others: tuple[ColumnStage, ...]
     of_labels: tuple[Stage, ...]
     reads_line: bool
+    parses_line: bool
 
 
 def split_stages(stages: Iterable[Stage], hints: ParserHints) -> SplitStages | None:
@@ -216,7 +218,7 @@ def split_stages(stages: Iterable[Stage], hints: ParserHints) -> SplitStages | N
     filters: list[ColumnStage] = []
     others: list[ColumnStage] = []
     of_labels: list[Stage] = []
-    reads_line = False
+    reads_line = parses_line = False
     for stage in in_running_order(tuple(stages)):
         kind = COLUMN_STAGES.get(type(stage))
         if of_labels and not isinstance(stage, LineFilter):
@@ -225,11 +227,12 @@ def split_stages(stages: Iterable[Stage], hints: ParserHints) -> SplitStages | N
         if kind and compiled:
             (filters if isinstance(stage, LineFilter) else others).append(compiled)
             reads_line |= kind.reads_line
+            parses_line |= kind.reads_line and not isinstance(stage, LineFilter)
         elif isinstance(stage, _OF_LABELS) and not _needs_line(stage):
             of_labels.append(stage)
         else:
             return None
-    return SplitStages(tuple(filters), tuple(others), tuple(of_labels), reads_line)
+    return SplitStages(tuple(filters), tuple(others), tuple(of_labels), reads_line, parses_line)
 
 
 def _needs_line(stage: Stage) -> bool:

@@ -3,9 +3,10 @@
 Comes in: the samples of a batch. Goes out: rows of `SUM_SCHEMA`: sums, and the deliveries that they are made of. What
 always holds: every window of the query is a union of buckets, so that sums over its buckets are those over its lines,
 exact below 2^53. A row that was delivered twice must count once, which sums cannot undo: where a row occurs twice in
-the batches of all units, `fold_sums` raises NotSplit, and the samples of lines are read.
+the batches of all units, `check_deliveries` raises NotSplit, and the samples of lines are read.
 
-The rows of a delivery travel as bits: block n of a delivery has its rows from 32 n.
+The rows of a delivery travel as bits: block n of a delivery has its rows from 32 n. A delivery whose rows were not
+looked at travels as the time between which they are, in block -1: it may not be in two segments at the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.logql.columns.column_samples import SampleBatch
+from lakerunner.logql.columns.deliveries import Deliveries, overlapping
 from lakerunner.logql.columns.line_columns import joint_codes
+from lakerunner.model.labels import Labels
 from lakerunner.series.aggregations.aggregation import NotSplit
 
 SUM_SCHEMA = pa.schema(
@@ -32,7 +35,8 @@ SUM_SCHEMA = pa.schema(
         ("rows", pa.int64()),
     ]
 )
-_BLOCK = 32
+_BLOCK, _WHOLE = 32, -1
+_NO_BITS = (np.zeros(0, np.int64),) * 3
 
 
 class Buckets(NamedTuple):
@@ -54,32 +58,53 @@ class Buckets(NamedTuple):
 def sum_rows(samples: SampleBatch, buckets: Buckets) -> pa.RecordBatch:
     """Return the sums of these samples, and their deliveries."""
     ends = buckets.ends(samples.rows.column("timestamp").to_numpy())
-    numbers, first = joint_codes([samples.codes, ends])
-    sums = np.bincount(numbers, weights=samples.values, minlength=len(first)) if len(numbers) else np.zeros(0)
-    deliveries, blocks, bits = _deliveries(samples.rows)
-    texts = pa.array([orjson.dumps(labels).decode() for labels in samples.series], pa.string())
-    none = pa.nulls(len(bits), pa.int32())
-    codes = pa.concat_arrays([pa.array(samples.codes[first], pa.int32()), none])
-    zeros = np.zeros(len(bits), np.int64)
+    return sum_batch(samples.series, samples.codes, samples.values, ends, _deliveries(samples.rows))
+
+
+def sum_batch(
+    series: Sequence[Labels], codes: Any, values: Any, ends: Any, deliveries: tuple[Any, Any, Any] = _NO_BITS
+) -> pa.RecordBatch:
+    """Return sums of values by series and end of a bucket. `deliveries` are (delivery, block, bits)."""
+    numbers, first = joint_codes([codes, ends])
+    sums = np.bincount(numbers, weights=values, minlength=len(first)) if len(numbers) else np.zeros(0)
+    texts = pa.array([orjson.dumps(labels).decode() for labels in series], pa.string())
+    none = pa.nulls(len(deliveries[0]), pa.int32())
+    of_series = pa.concat_arrays([pa.array(codes[first], pa.int32()), none])
+    zeros = np.zeros(len(none), np.int64)
     return pa.record_batch(
         [
-            pa.DictionaryArray.from_arrays(codes, texts),
+            pa.DictionaryArray.from_arrays(of_series, texts),
             pa.array(np.concatenate([ends[first], zeros])),
             pa.array(np.concatenate([sums, zeros.astype(np.float64)])),
-            *(pa.array(np.concatenate([np.zeros(len(first), np.int64), own])) for own in (deliveries, blocks, bits)),
+            *(pa.array(np.concatenate([np.zeros(len(first), np.int64), own])) for own in deliveries),
         ],
         schema=SUM_SCHEMA,
     )
 
 
+def delivery_rows(deliveries: Deliveries) -> pa.RecordBatch:
+    """Return the rows that state whole deliveries."""
+    count = len(deliveries.ids)
+    no_series = pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int32()), pa.array([], pa.string()))
+    values, blocks = np.zeros(count), np.full(count, _WHOLE)
+    columns = (deliveries.first_ns, values, deliveries.ids, blocks, deliveries.last_ns)
+    return pa.record_batch([no_series, *map(pa.array, columns)], schema=SUM_SCHEMA)
+
+
 def check_deliveries(batches: Sequence[pa.RecordBatch]) -> None:
-    """Raise NotSplit if a row is in the sums twice, or could not be summed."""
+    """Raise NotSplit if a row may be in the sums twice, or could not be summed."""
     table = pa.Table.from_batches(batches, SUM_SCHEMA)
     table = table.filter(table["labels"].is_null())
-    bits = table["rows"].to_numpy()
-    if not bits.all():  # see `not_summed`
+    if table["delivery"].null_count:  # see `not_summed`
         raise NotSplit
-    _joined_bits(table["delivery"].to_numpy(), table["block"].to_numpy(), bits)
+    first, ids, blocks, rest = (table[name].to_numpy() for name in ("timestamp", "delivery", "block", "rows"))
+    whole = blocks == _WHOLE
+    by_row, by_delivery = ~whole, ids[whole]
+    if by_row.any() and np.isin(by_delivery, ids[by_row]).any():
+        raise NotSplit
+    _joined_bits(ids[by_row], blocks[by_row], rest[by_row])
+    for _ in overlapping(by_delivery, first[whole], rest[whole]):
+        raise NotSplit
 
 
 def _deliveries(rows: pa.RecordBatch) -> tuple[Any, Any, Any]:
@@ -106,6 +131,4 @@ def _joined_bits(delivery: Any, block: Any, bits: Any) -> tuple[Any, Any, Any]:
 
 def not_summed() -> pa.RecordBatch:
     """Return what a worker gives if it cannot sum its samples: neither a series nor a delivery."""
-    return pa.record_batch(
-        [pa.array([None if n == 0 else 0], one.type) for n, one in enumerate(SUM_SCHEMA)], SUM_SCHEMA
-    )
+    return pa.record_batch([pa.nulls(1, one.type) for one in SUM_SCHEMA], SUM_SCHEMA)

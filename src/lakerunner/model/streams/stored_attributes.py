@@ -12,8 +12,10 @@ from lakerunner.model.typed_json import Value, decode_value
 _WORD = re.compile("-?[0-9]+|true|false")
 
 
-def attributes_of(text: str) -> dict[str, Value]:
-    """Return the attributes by their keys, those of the overflow map too."""
+def attributes_of(text: str | None) -> dict[str, Value]:
+    """Return the attributes by their keys, those of the overflow map too; none of None."""
+    if text is None:
+        return {}
     own, rest = orjson.loads(text)
     found: dict[str, Value] = {}
     for key, value in own.items():

@@ -29,7 +29,7 @@ from lakerunner.model.condition import Leaf
 from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, UserError
 from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import Attribute, signal_named
+from lakerunner.model.signal import signal_named
 from lakerunner.model.streams.stream_table import STREAM_TABLE, read_stream_table
 from lakerunner.model.text_index import SIDE_FILE, TextIndex
 from lakerunner.objects.store import SegmentStore
@@ -49,6 +49,7 @@ from lakerunner.query.segment_cache.prune import (
     TextQuestions,
     bloom_hash,
     choose_groups,
+    empty_columns,
     ids_of,
     may_hold,
     pruned_groups,
@@ -261,16 +262,16 @@ class _LeaseBuilder:
         for one in needed if checked else ():
             self._check(one)
         return Lease(
-            {one.segment.id: LeasedFile(one.file.path, one.rows, self._unmapped(one)) for one in needed},
+            {one.segment.id: self._leased(one) for one in needed},
             {one.segment.id: one.footer for one in needed},
             self._account(len(needed)),
         )
 
-    def _unmapped(self, one: _SegmentNeeds) -> frozenset[Attribute]:
-        if not self._scan.attributes:
-            return frozenset()
+    def _leased(self, one: _SegmentNeeds) -> LeasedFile:
         groups = [group for first, end in one.groups for group in range(first, end)]
-        return unmapped(self._scan.attributes, one.segment, one.footer, groups)
+        absent = unmapped(self._scan.attributes, one.segment, one.footer, groups)
+        empty = empty_columns(self._scan, one.segment, one.footer, groups)
+        return LeasedFile(one.file.path, one.rows, absent, empty)
 
     # The text index
 

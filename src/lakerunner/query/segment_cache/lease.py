@@ -27,11 +27,12 @@ class Vanished(Unavailable):
 class LeasedFile:
     """A local file. Only `rows` may be read, half-open ranges of row numbers in order; None: all. Other rows, and
     columns that the scan does not read, may be holes. `unmapped`: those of the scan's attributes that no map column
-    holds in these rows."""
+    holds in these rows. `empty`: columns that are null there, and maps that hold nothing of what the scan wants."""
 
     path: Path
     rows: tuple[tuple[int, int], ...] | None = None
     unmapped: frozenset[Attribute] = frozenset()
+    empty: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from lakerunner.model.condition import (
     leaves,
 )
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import ATTRIBUTES, SCOPES, Attribute
+from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPES, Attribute
 from lakerunner.model.streams.label_names import first_word, gives_label, may_hold_label
 from lakerunner.model.text_index import TextIndex, TextQuery, attribute_query, fold, grams, text_query
 from lakerunner.model.time import TimeRange
@@ -172,6 +172,19 @@ def unmapped(
     return frozenset(one for one in attributes if not any(known.in_map(one, group) for group in groups))
 
 
+def empty_columns(scan: Scan, segment: Segment, footer: Footer, groups: Collection[int]) -> frozenset[str]:
+    """Return the columns of the scan that are null in all rows of these row groups, as far as statistics tell, and the
+    maps that hold nothing of what it wants."""
+    known = _SegmentFacts(segment, footer)
+    maps = (scope.map_column for scope in SCOPES if scope.map_column in scan.internal)
+    return frozenset(
+        [
+            *(name for name in scan.columns if known.is_empty(name, groups)),
+            *(name for name in maps if not known.is_map_wanted(scan, name, groups)),
+        ]
+    )
+
+
 def choose_groups(groups: int, reasons: Mapping[int, str]) -> RowGroupChoice:
     """Return the row groups that no reason excludes, and some between them if there would be too many ranges."""
     wanted = fewer(joined((group, group + 1) for group in range(groups) if group not in reasons), _MOST_RANGES)
@@ -267,7 +280,7 @@ class _SegmentFacts:
             case Labelled(scope, name):
                 kinds = {type_ for _, type_ in self._labelling(scope, name)}
                 strings = _any if kinds <= {"string"} else _none
-                return lambda group: group in found or not strings(group) or self._label_in_map(scope, name, group)
+                return lambda group: group in found or not strings(group) or self.label_in_map(scope, name, group)
             case Equals(Attribute() as attribute) | Contains(Attribute() as attribute):
                 return lambda group: group in found or not self.only_strings(attribute, group)
         return found.__contains__
@@ -326,9 +339,9 @@ class _SegmentFacts:
             self._holding(column, values if type_ == "string" else None)
             for column, type_ in self._labelling(scope, name)
         )
-        return lambda group: held(group) or self._label_in_map(scope, name, group)
+        return lambda group: held(group) or self.label_in_map(scope, name, group)
 
-    def _label_in_map(self, scope: str, name: str, group: int) -> bool:
+    def label_in_map(self, scope: str, name: str, group: int) -> bool:
         """Return whether the overflow map may have a key that gives the label: it begins as the label does."""
         if scope not in self._types:
             return False
@@ -338,6 +351,18 @@ class _SegmentFacts:
         start = first_word(name).encode()
         low, high = keys[group].low, keys[group].high
         return low is None or (low[: len(start)] <= start <= high)
+
+    def is_map_wanted(self, scan: Scan, map_column: str, groups: Collection[int]) -> bool:
+        """Return whether the map may have an entry that the scan reads as an internal column."""
+        if self.is_empty(f"{map_column}.key_value.key", groups):
+            return False
+        if scan.labels is None or map_column == RESOURCE.map_column:
+            return True
+        return any(self.label_in_map(map_column, name, group) for name in scan.labels for group in groups)
+
+    def is_empty(self, path: str, groups: Collection[int]) -> bool:
+        bounds = self._footer.bounds(path)
+        return bounds is not None and all(bounds[group].none for group in groups)
 
     def in_map(self, attribute: Attribute, group: int) -> bool:
         if attribute.scope not in self._types:

@@ -56,7 +56,7 @@ _LABEL_OF = _TEXT_OF | {
     "json": "[{0}]",
 }
 _JOINED = "resources.made"  # see _resources
-_NO_LABELS = "'[{},null]'"
+_NO_LABELS = "CAST(NULL AS VARCHAR)"  # most rows have none, and NULL is cheaper to group by than a text
 _COLUMN_SETS = 256  # remembered column sets
 _MAP = "MAP(VARCHAR, VARCHAR)"
 _ENTRIES = "STRUCT(key VARCHAR, value VARCHAR)[]"
@@ -111,7 +111,7 @@ def relation_sql(
     """Return the SELECT of the scan's rows; `in_order`: in the order of the segments."""
     present = [one for one in segments if one.id in files]
     projections = Projections(scan, *_shared_facts(scan, [(one, files[one.id]) for one in present]))
-    held = [(_FileShape(projections.projection(one), files[one.id].rows), one) for one in present]
+    held = [(_FileShape(projections.projection(one, files[one.id].empty), files[one.id].rows), one) for one in present]
     if not in_order:
         first = {alike: n for n, alike in enumerate(dict.fromkeys(alike for alike, _ in held))}
         held.sort(key=lambda one: first[one[0]])
@@ -146,12 +146,12 @@ class Projections:
         self._scan = scan
         self._unmapped = unmapped
         self._whole = whole
-        self._known: dict[tuple[int, str], tuple[tuple[Column, ...], _Projection]] = {}
+        self._known: dict[tuple[int, str, frozenset[str]], tuple[tuple[Column, ...], _Projection]] = {}
 
-    def projection(self, segment: Segment) -> _Projection:
-        key = (id(segment.columns), segment.collector)
+    def projection(self, segment: Segment, empty: frozenset[str] = frozenset()) -> _Projection:
+        key = (id(segment.columns), segment.collector, empty)
         if key not in self._known:
-            outputs = _outputs(self._scan, _Reader(segment, self._unmapped), self._whole)
+            outputs = _outputs(self._scan, _Reader(segment, self._unmapped, empty), self._whole)
             self._known[key] = segment.columns, outputs  # holds the columns, so that their id is not reused
         return self._known[key][1]
 
@@ -254,12 +254,13 @@ def _columns(scan: Scan) -> list[TableColumn]:
 class _Reader:
     """Builds the expressions that read a segment's file. `used`: the columns they use, by name."""
 
-    def __init__(self, segment: Segment, unmapped: frozenset[Attribute]) -> None:
+    def __init__(self, segment: Segment, unmapped: frozenset[Attribute], empty: frozenset[str] = frozenset()) -> None:
         self.used: dict[str, Column] = {}
         self._columns = _by_name(segment.columns)
         self._names = _names_in_duckdb(segment.columns)
         self._segment = segment
         self._unmapped = unmapped
+        self._empty = empty
 
     @property
     def has_resource_ids(self) -> bool:
@@ -289,7 +290,7 @@ class _Reader:
         return self.stored(column.name, column.type)
 
     def stored(self, name: str, type_: str) -> str:
-        return self._use(name) if name in self._columns else f"CAST(NULL AS {type_})"
+        return self._use(name) if name in self._columns and name not in self._empty else f"CAST(NULL AS {type_})"
 
     def attribute(self, attribute: Attribute) -> str:
         """Return the attribute's text: from its own column if it has one, else from the map, which also holds values of
@@ -340,7 +341,7 @@ class _Reader:
         """Return the attributes of a scope as INTERNAL_COLUMNS describes them, all or those of the wanted labels."""
         own = ", ".join(f"{key}, {value}" for key, value in self._entries(scope, _LABEL_OF, wanted))
         alone = f"CAST(json_array(json_object({own}), NULL) AS VARCHAR)" if own else _NO_LABELS
-        if scope not in self._columns:
+        if scope not in self._columns or scope in self._empty:
             return alone
         entries = f"map_entries({self._use(scope)})"
         if wanted:
