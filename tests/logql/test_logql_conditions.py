@@ -1,4 +1,5 @@
-"""Conditions of LogQL are sound: no row that passes a query is in a segment or row group that they leave out.
+"""Conditions of LogQL are sound: no row that passes a query is in a segment or row group that they leave out, or left
+out of the relation.
 
 The rows are odd on purpose: OTLP and Loki streams, keys that become the same name, maps, bodies of all kinds. What
 passes is decided by the pipeline itself, over all rows; what is left out by real segments with many row groups.
@@ -32,10 +33,13 @@ from lakerunner.model.streams.log_record import LOKI_STREAM, LOKI_STREAM_SERVICE
 from lakerunner.model.streams.stream_rules import Action, AttributeRule, StreamRules
 from lakerunner.model.text_index import TextIndex
 from lakerunner.plan.plan import SqlFinish
-from lakerunner.plan.scan import Scan, fingerprint_groups, may_hold
+from lakerunner.plan.scan import ROW_NUMBER, Scan, fingerprint_groups, internal_column, may_hold
+from lakerunner.query.sandbox.instance import MACROS
 from lakerunner.query.segment_cache.footers import Footer, read_footer
+from lakerunner.query.segment_cache.lease import LeasedFile
 from lakerunner.query.segment_cache.prune import TextQuestions, bloom_hash, ids_of, pruned_groups
 from lakerunner.query.segment_cache.prune import may_hold as bloom_may_hold
+from lakerunner.query.segment_cache.relation import relation_sql
 from query.real_lake import Asking, RealLake
 from query.sample_lake import HOUR, START
 
@@ -219,6 +223,13 @@ def kept_by_sql(connection: duckdb.DuckDBPyConnection, one: Held, pipeline: Pipe
     return {number for (number,) in found}
 
 
+def rows_of(connection: duckdb.DuckDBPyConnection, one: Held, scan: Scan) -> set[int]:
+    """The numbers of the rows that the scan's relation has."""
+    relation = relation_sql(scan, [one.segment], {one.segment.id: LeasedFile(one.path)})
+    number = internal_column(scan.relation, ROW_NUMBER)
+    return {row for (row,) in connection.execute(f'SELECT "{number}" FROM ({relation})').fetchall()}
+
+
 @pytest.fixture(scope="module")
 def connection(held: list[Held]) -> duckdb.DuckDBPyConnection:
     made = duckdb.connect(config={"python_enable_replacements": "false", "threads": "1"})
@@ -226,6 +237,8 @@ def connection(held: list[Held]) -> duckdb.DuckDBPyConnection:
         table = pa.Table.from_batches(one.batches).select(["row_number", "message", "body"])
         made.register("given", table)
         made.execute(f'CREATE TABLE "{one.segment.id}" AS FROM given')
+    for macro in MACROS:
+        made.execute(macro)
     return made
 
 
@@ -242,7 +255,9 @@ def test_no_row_that_passes_is_left_out(
         found = list(passing(one, pipeline, rules))
         lost = [row for row in found if one.group_of(row) in left_out]
         assert not lost, (scan.conditions, lost[0])
-        assert {row.place.row_number for row in found} <= kept_by_sql(connection, one, pipeline)
+        numbers = {row.place.row_number for row in found}
+        assert numbers <= kept_by_sql(connection, one, pipeline)
+        assert numbers <= rows_of(connection, one, scan)
 
 
 # ---- what is left out
@@ -314,6 +329,25 @@ _ID = random.Random("loki").randbytes(16).hex()  # of the first line of the Loki
 def test_row_groups_without_a_match_are_left_out(clean: list[Held], query: str, most: list[int]) -> None:
     read = [one.footer.groups - len(one.left_out(scan_of(query))) for one in clean]
     assert all(number <= limit for number, limit in zip(read, most, strict=True)), read
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        # The rows of strings, maps and the Loki stream that operators get, of 4,000 each.
+        ('{service_name="absent"}', [0, 0, 0]),
+        ('{service_name="pay"}', [1000, 1000, 1000]),
+        ('{k8s_container_name="absent"}', [0, 0, 0]),
+        (f'{{service_name=~".+"}} | trace_id="{_ID}"', [0, 0, 1]),
+        (f'{{service_name="pay"}} | trace_id="{_ID}"', [0, 0, 0]),
+        ('{service_name=~".+"} | user_id > 5', [0, 0, 0]),
+        ('{service_name=~".+"} |= "absent"', [4000, 4000, 4000]),
+    ],
+)
+def test_rows_without_a_match_are_left_out(
+    clean: list[Held], connection: duckdb.DuckDBPyConnection, query: str, expected: list[int]
+) -> None:
+    assert [len(rows_of(connection, one, scan_of(query))) for one in clean] == expected
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.frames import BatchDecoder, BrokenStream, receive_frame
 from lakerunner.query.sandbox.guard import check_sql
 from lakerunner.query.sandbox.protocol import BATCH, CANCEL, END, ERROR, REQUEST, VALUE, send_batches, send_json
-from lakerunner.query.segment_cache.relation import quoted
+from lakerunner.query.segment_cache.sql_text import quoted
 
 _MAX_STREAMS = 64
 _BATCH_ROWS = 2048  # the size of DuckDB's vectors: the first rows are sent as soon as there are any

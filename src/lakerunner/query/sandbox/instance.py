@@ -27,7 +27,7 @@ import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from lakerunner.query.sandbox.confine import FILES, SPILL
-from lakerunner.query.segment_cache.relation import text
+from lakerunner.query.segment_cache.sql_text import text
 
 _ALWAYS: dict[str, str | bool | int | float | list[str]] = {
     # One thread until the process is confined: confinement binds only threads that start after it.

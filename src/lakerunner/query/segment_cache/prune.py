@@ -205,6 +205,29 @@ def ids_of(scan: Scan) -> dict[Leaf, tuple[str, list[bytes]]]:
     return found
 
 
+def stored_values(signal: str, name: str, values: Iterable[str]) -> list[bytes] | None:
+    """Return the values of the column as they are stored; None if its text is not what is stored."""
+    column = table_of_signal(signal).named().get(name)
+    if column is None:
+        return None
+    if column.kind is ColumnKind.ID and all(map(_ID.fullmatch, values)):
+        return [bytes.fromhex(value) for value in values]
+    is_text = column.kind in (ColumnKind.PLAIN, ColumnKind.SEVERITY) and column.type == "VARCHAR"
+    return [_bytes(value) for value in values] if is_text and name in _stored(signal) else None
+
+
+def labelling(types: Mapping[str, str], scope: str, name: str) -> list[tuple[str, str]]:
+    """Return the columns, with their types, of the scope's attributes that may be a label of this name."""
+    prefix = _PREFIXES[scope]
+    found = []
+    for column, type_ in types.items():
+        if type_ and column.startswith(prefix):
+            key = column.removeprefix(prefix)
+            if gives_label(key, name) or (type_ == "json" and may_hold_label(key, name)):
+                found.append((column, type_))
+    return found
+
+
 _Test = Callable[[int], bool]  # takes the number of a row group; built once for all row groups of a file
 
 
@@ -239,7 +262,6 @@ class _SegmentFacts:
         self._segment = segment
         self._footer = footer
         self._types = {column.name: column.type for column in segment.columns}
-        self._columns = table_of_signal(segment.signal).named()
 
     def meeting(
         self, condition: Condition, texts: TextFindings | None = None, blooms: BloomFindings | None = None
@@ -278,7 +300,7 @@ class _SegmentFacts:
         type."""
         match condition:
             case Labelled(scope, name):
-                kinds = {type_ for _, type_ in self._labelling(scope, name)}
+                kinds = {type_ for _, type_ in labelling(self._types, scope, name)}
                 strings = _any if kinds <= {"string"} else _none
                 return lambda group: group in found or not strings(group) or self.label_in_map(scope, name, group)
             case Equals(Attribute() as attribute) | Contains(Attribute() as attribute):
@@ -299,23 +321,10 @@ class _SegmentFacts:
 
     def _equal(self, name: str, values: Collection[str]) -> _Test:
         """Return a test for a column whose text is what is stored."""
-        column = self._columns.get(name)
-        if column is None:
-            return _any
-        if column.name == "collector":
+        if name == "collector":
             return _any if self._segment.collector in values else _none
-        stored: list[bytes]
-        if column.kind is ColumnKind.ID and all(map(_ID.fullmatch, values)):
-            stored = [bytes.fromhex(value) for value in values]
-        elif (
-            column.kind in (ColumnKind.PLAIN, ColumnKind.SEVERITY)
-            and column.type == "VARCHAR"
-            and column.name in _stored(self._segment.signal)
-        ):
-            stored = [_bytes(value) for value in values]
-        else:
-            return _any
-        return self._holding(column.name, stored)
+        stored = stored_values(self._segment.signal, name, values)
+        return _any if stored is None else self._holding(name, stored)
 
     def _having(self, attribute: Attribute, values: Collection[bytes] | None) -> _Test:
         """Return a test for one of these texts of the attribute, or for any (None)."""
@@ -323,21 +332,10 @@ class _SegmentFacts:
         held = self._holding(own, values if self._types.get(own) == "string" else None)
         return lambda group: self.in_map(attribute, group) or held(group)
 
-    def _labelling(self, scope: str, name: str) -> list[tuple[str, str]]:
-        """Return the columns, with their types, of the scope's attributes that may be a label of this name."""
-        prefix = _PREFIXES[scope]
-        found = []
-        for column, type_ in self._types.items():
-            if type_ and column.startswith(prefix):
-                key = column.removeprefix(prefix)
-                if gives_label(key, name) or (type_ == "json" and may_hold_label(key, name)):
-                    found.append((column, type_))
-        return found
-
     def _labelled(self, scope: str, name: str, values: Collection[bytes] | None) -> _Test:
         held = _either(
             self._holding(column, values if type_ == "string" else None)
-            for column, type_ in self._labelling(scope, name)
+            for column, type_ in labelling(self._types, scope, name)
         )
         return lambda group: held(group) or self.label_in_map(scope, name, group)
 

@@ -2,10 +2,11 @@
 
 There is one SELECT for each run of segments that provide the query's columns in the same way and with the same row
 ranges, NULL for columns that they lack, joined by UNION ALL: the index knows the columns of each file, so no file is
-opened to find out. Only the columns that the query uses are read, and only the leased rows. Rows of a steady leaf come
-in the order of the segments, whatever was pruned, so that another worker can resume where one broke off. For other
-leaves, equal segments form one run wherever they stand, because a SELECT costs as much as a row group. The macros used
-here are in query/sandbox/instance.py.
+opened to find out. Only the columns that the query uses are read, and only the leased rows; operators on stored rows
+get those that may meet the scan's conditions (row_filter.py). Rows of a steady leaf come in the order of the segments,
+whatever was pruned, so that another worker can resume where one broke off. For other leaves, equal segments form one
+run wherever they stand, because a SELECT costs as much as a row group. The macros used here are in
+query/sandbox/instance.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.lakeql.tables import ColumnKind, TableColumn, table_of_signal
+from lakerunner.model.condition import AllOf, Condition
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import RESOURCE, SCOPES, Attribute, signal_named
 from lakerunner.plan.scan import (
@@ -39,6 +41,8 @@ from lakerunner.plan.scan import (
 )
 from lakerunner.query.segment_cache.label_sources import LabelSources
 from lakerunner.query.segment_cache.lease import NO_END, LeasedFile
+from lakerunner.query.segment_cache.row_filter import ANY_ROW, RowFilter
+from lakerunner.query.segment_cache.sql_text import quoted, text
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
 _TEXT_OF = {
@@ -95,6 +99,7 @@ class _Projection:
     listed: tuple[tuple[str, str], ...]
     stored: tuple[Column, ...]
     resource: str = ""  # the attributes of a resource, if they are joined by its id
+    where: str = ANY_ROW.sql  # true for every row that meets the scan's conditions
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def relation_sql(
         own = [segment for _, segment in run]
         outputs = (*alike.outputs.listed, *_order_outputs(scan, own))
         paths = [str(files[one.id].path) for one in own]
-        selects.append(_select(outputs) + _from(paths, alike.rows, alike.outputs.resource))
+        selects.append(_select(outputs) + _from(paths, alike.rows, alike.outputs))
     return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
 
 
@@ -160,14 +165,6 @@ class Projections:
         return [column.name for column in self.projection(segment).stored]
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _shared_facts(
     scan: Scan, files: list[tuple[Segment, LeasedFile]]
 ) -> tuple[frozenset[Attribute], frozenset[TypedAttributes]]:
@@ -205,25 +202,30 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
             outputs.append((reader.stored(name, STORED_COLUMNS[name]), internal_column(scan.relation, name)))
     for name in scan.stored:
         reader.stored(name, "BLOB")
-    return _Projection(tuple(outputs), tuple(reader.used.values()), resource)
+    # A filter would be redundant in SQL of users, which has the same conditions in its own WHERE. Operators on stored
+    # rows test them in Python, one row at a time.
+    where = reader.where(scan.conditions) if scan.internal else ANY_ROW.sql
+    return _Projection(tuple(outputs), tuple(reader.used.values()), resource, where)
 
 
-def _from(paths: list[str], ranges: tuple[tuple[int, int], ...] | None, resource: str) -> str:
+def _from(paths: list[str], ranges: tuple[tuple[int, int], ...] | None, outputs: _Projection) -> str:
     rows = [
         f"file_row_number >= {first}" if end == NO_END else f"file_row_number BETWEEN {first} AND {end - 1}"
         for first, end in ranges or ()
     ]
-    where = f"\nWHERE {' OR '.join(rows)}" if rows else ""
+    tests = [f"({' OR '.join(rows)})"] if rows else []
+    tests += [outputs.where] if outputs.where != ANY_ROW.sql else []
+    where = f"\nWHERE {' AND '.join(tests)}" if tests else ""
     files = f"read_parquet([{', '.join(map(text, paths))}], hive_partitioning = false)"
-    return f"\nFROM {files}{_resources(files, where, resource) if resource else ''}{where}"
+    return f"\nFROM {files}{_resources(files, where, outputs.resource) if outputs.resource else ''}{where}"
 
 
 def _resources(files: str, where: str, resource: str) -> str:
     """Return the join with the attributes of each resource, which are made for one row of it: for all rows they cost
     more than everything else. A row of another file may have the number of such a row, hence the outer GROUP BY."""
     chosen = f"SELECT min(file_row_number) FROM {files}{where} GROUP BY {RESOURCE_ID}"
-    both = f"({where.removeprefix(chr(10) + 'WHERE ')}) AND " if where else ""
-    made = f"SELECT {RESOURCE_ID}, {resource} AS made FROM {files}\nWHERE {both}file_row_number IN ({chosen})"
+    which = f"{where} AND" if where else "\nWHERE"
+    made = f"SELECT {RESOURCE_ID}, {resource} AS made FROM {files}{which} file_row_number IN ({chosen})"
     found = f"SELECT {RESOURCE_ID} AS joined_id, any_value(made) AS made FROM ({made}) GROUP BY {RESOURCE_ID}"
     return f"\nJOIN ({found}) AS resources ON {RESOURCE_ID} IS NOT DISTINCT FROM joined_id"
 
@@ -320,6 +322,13 @@ class _Reader:
             yield self._use(own), self._columns[own].type
         if attribute.scope in self._columns and attribute not in self._unmapped:
             yield f"{self._use(attribute.scope)}[{text(attribute.key)}]", "json"
+
+    def where(self, conditions: Iterable[Condition]) -> str:
+        """Return a test that is true for every row that meets the conditions."""
+        test = RowFilter(self._segment, self._names, self.used).test(AllOf(tuple(conditions)))
+        for name in sorted(test.columns):
+            self._use(name)
+        return test.sql
 
     def _items(self, name: str, type_: str) -> str:
         """Return a list column. A row without items has an empty list. Ids and attributes inside an item are shown as
