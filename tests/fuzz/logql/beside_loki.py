@@ -29,9 +29,10 @@ from fuzz.logql.compare import Ours, line_difference, series_difference
 from fuzz.logql.excused_loki import NO_ANSWER, excuse
 from fuzz.logql.grammar import LogqlQuery, random_query
 from fuzz.logql.lakes import exported, ingested, pushed
-from fuzz.logql.lines import Delivery, Row, random_deliveries
+from fuzz.logql.lines import END, SECOND, START, Delivery, Row, random_deliveries
 from fuzz.logql.slow_evaluator import SlowEntry
 from query.sample_lake import Lake, removed
+from servers.lake import wait_until
 from servers.loki import running_loki
 
 PER_LAKE = 500
@@ -157,6 +158,7 @@ def beside_loki(directory: Path, seed: int) -> Iterator[BesideLoki]:
         ):
             for delivery in deliveries:
                 _send(theirs, delivery)
+            _wait_for_lines(theirs, sum(len(delivery.rows) for delivery in deliveries))
             yield BesideLoki(ours, theirs)
     finally:
         lake.close()
@@ -188,6 +190,18 @@ def _send(client: httpx.Client, delivery: Delivery) -> None:
     assert response.is_success, response.text
 
 
+def _wait_for_lines(client: httpx.Client, count: int) -> None:
+    """Make chunks of the lines: a Loki looks for lines of that age in chunks alone."""
+    assert client.post("/flush").is_success
+    query = {"query": '{service_name=~".+"}', "start": START, "end": END + SECOND, "limit": _ALL}
+
+    def found() -> bool:
+        result = client.get("/loki/api/v1/query_range", params=query).json()["data"]["result"]
+        return sum(len(stream["values"]) for stream in result) == count
+
+    wait_until(found, f"{count} lines in Loki", SECONDS)
+
+
 def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz.logql.beside_loki")
     parser.add_argument("--queries", type=int, default=2000)
@@ -206,10 +220,18 @@ def _of_lake(seed: int, queries: int) -> Counter[str]:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as work, beside_loki(Path(work), seed) as both:
         for number in range(queries):
-            query = random_query(chance)
+            query = _aligned(random_query(chance))
             if found := both.problem(query):
                 print(f"\nlake {seed}, {number}: {query}\n  {found[:3000]}", flush=True)
         return both.counts
+
+
+def _aligned(query: LogqlQuery) -> LogqlQuery:
+    """Loki moves the start of a metric query to a multiple of its step."""
+    if not query.step or query.text.startswith("{"):
+        return query
+    start = query.start - query.start % query.step
+    return replace(query, start=start, end=max(start, query.end - query.end % query.step))
 
 
 if __name__ == "__main__":
