@@ -30,13 +30,12 @@ from lakerunner.model.streams.line_level import UNKNOWN
 from lakerunner.model.streams.log_record import (
     DETECTED_LEVEL,
     RecordFields,
-    Resource,
     ResourceLabels,
     ScopeFields,
     line_of,
     metadata_of,
     scope_metadata_of,
-    stream_of,
+    stored_stream_of,
 )
 from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
@@ -261,7 +260,7 @@ class _GroupReader:
     def _stream(self, attributes: str, schema_url: str) -> ResourceLabels | None:
         key = attributes, schema_url
         if key not in self._streams:
-            found = stream_of(Resource(attributes_of(attributes), schema_url), self._rules)
+            found = stored_stream_of(self._rules)(attributes, schema_url)
             self._streams[key] = found if self._test(tuple(found.labels.items())) else None
         return self._streams[key]
 

@@ -22,13 +22,12 @@ from lakerunner.model.labels.row_view import within
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.streams.log_record import (
     RecordFields,
-    Resource,
     ResourceLabels,
     ScopeFields,
     line_of,
     metadata_of,
     scope_metadata_of,
-    stream_of,
+    stored_stream_of,
 )
 from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import StreamRules
@@ -146,7 +145,7 @@ class LogReader:
         """Return the stream of a resource, None if it does not meet the matchers."""
         key = attributes, schema_url
         if key not in self._streams:
-            found = stream_of(Resource(attributes_of(attributes), schema_url), self._rules)
+            found = stored_stream_of(self._rules)(attributes, schema_url)
             labels: Labels = tuple(found.labels.items())
             self._streams[key] = found if self._test(labels) else None
         return self._streams[key]

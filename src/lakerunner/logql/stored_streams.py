@@ -17,8 +17,7 @@ from lakerunner.logql.columns.deliveries import Deliveries
 from lakerunner.logql.stream_counts import SegmentStreams, all_deliveries, doubtful_segments
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
 from lakerunner.model.segment import Segment
-from lakerunner.model.streams.log_record import Resource, stream_of
-from lakerunner.model.streams.stored_attributes import attributes_of
+from lakerunner.model.streams.log_record import stored_stream_of
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.streams.stream_table import RESOURCE_ID
 from lakerunner.plan.scan import internal_column
@@ -43,9 +42,10 @@ class StoredStreams:
     def alike(self, rules: StreamRules, names: frozenset[str]) -> Mapping[int, int]:
         """Return for each resource one that gives its rows the same labels, as far as these names go."""
         first: dict[object, int] = {}
+        stream = stored_stream_of(rules)
         found = {}
         for id_, (attributes, schema_url) in sorted(self.resources.items()):
-            of = stream_of(Resource(attributes_of(attributes), schema_url), rules)
+            of = stream(attributes, schema_url)
             kinds = (tuple(one for one in own.items() if one[0] in names) for own in (of.labels, of.metadata))
             found[id_] = first.setdefault((*kinds, of.is_loki, of.level), id_)
         return found
@@ -66,12 +66,11 @@ def stored_streams(
     """Return None if a segment has no table, or a row may be in the segments twice."""
     if any(segment.id not in tables for segment in segments):
         return None
-    test = SelectorTest(matchers)
+    test, stream = SelectorTest(matchers), stored_stream_of(rules)
     resources: dict[int, tuple[str, str]] = {}
 
     def name(attributes: str, schema_url: str) -> str | None:
-        labels = stream_of(Resource(attributes_of(attributes), schema_url), rules).labels
-        return "" if test(tuple(labels.items())) else None
+        return "" if test(tuple(stream(attributes, schema_url).labels.items())) else None
 
     names: dict[int, str | None] = {}
     views = {segment.id: SegmentStreams(tables[segment.id], names, name) for segment in segments}

@@ -30,8 +30,7 @@ from lakerunner.model.labels.row_view import within
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import RESOURCE
 from lakerunner.model.streams.body_lines import body_lines
-from lakerunner.model.streams.log_record import LOKI_MARKS, Resource, stream_of
-from lakerunner.model.streams.stored_attributes import attributes_of
+from lakerunner.model.streams.log_record import LOKI_MARKS, stored_stream_of
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.streams.stream_table import RESOURCE_ID
 from lakerunner.model.time import TimeRange
@@ -178,7 +177,7 @@ class LogStreams(RowOperator):
 
     def _stream(self, attributes: str, schema_url: str, tests: list[SelectorTest]) -> str | None:
         """Return the labels as JSON, None if no selector is met."""
-        labels = stream_of(Resource(attributes_of(attributes), schema_url), self.rules).labels
+        labels = stored_stream_of(self.rules)(attributes, schema_url).labels
         pairs = tuple(labels.items())
         if tests and not any(test(pairs) for test in tests):
             return None

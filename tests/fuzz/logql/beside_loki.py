@@ -193,7 +193,7 @@ def _send(client: httpx.Client, delivery: Delivery) -> None:
 def _wait_for_lines(client: httpx.Client, count: int) -> None:
     """Make chunks of the lines: a Loki looks for lines of that age in chunks alone."""
     assert client.post("/flush").is_success
-    query = {"query": '{service_name=~".+"}', "start": START, "end": END + SECOND, "limit": _ALL}
+    query: dict[str, str | int] = {"query": '{service_name=~".+"}', "start": START, "end": END + SECOND, "limit": _ALL}
 
     def found() -> bool:
         result = client.get("/loki/api/v1/query_range", params=query).json()["data"]["result"]

@@ -11,13 +11,15 @@ stream, and the attributes of its records are their metadata; what ingest derive
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from lakerunner.model.streams.attribute_text import flattened, value_text
 from lakerunner.model.streams.label_names import is_label_name, label_name
 from lakerunner.model.streams.line_level import LEVEL_NAMES, LEVELS, UNKNOWN, line_level
+from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import Action, AttributeNames, StreamRules
 from lakerunner.model.typed_json import Value as AttributeValue
 from lakerunner.model.typed_json import decode_value as value_of_json
@@ -36,6 +38,7 @@ __all__ = [
     "metadata_of",
     "scope_metadata_of",
     "stated_level_of",
+    "stored_stream_of",
     "stream_of",
     "value_of_json",
 ]
@@ -51,6 +54,8 @@ DETECTED_LEVEL, SEVERITY_NUMBER = "detected_level", "severity_number"
 LEVEL_TELLING = frozenset((DETECTED_LEVEL, SEVERITY_NUMBER, *LEVEL_NAMES))
 _LEVELS_OF_NUMBERS = ("trace", "debug", "info", "warn", "error", "fatal")  # four numbers each, from 1
 _INTEGER, _LIMIT = re.compile(r"[+-]?[0-9]{1,1000}"), 1 << 63
+
+_KNOWN_RESOURCES = 5000  # that are remembered for each of the rules that were used last
 
 Attributes = Mapping[str, AttributeValue]
 
@@ -116,6 +121,18 @@ def stream_of(resource: Resource, rules: StreamRules) -> ResourceLabels:
     kept = {name: labels[name] for name in sorted(labels) if labels[name]}
     level = next((kept[name] for name in LEVEL_NAMES if name in kept), None)
     return ResourceLabels(kept, metadata, is_loki, None if level is None else _normal_level(level))
+
+
+@lru_cache(4)
+def stored_stream_of(rules: StreamRules) -> Callable[[str | None, str], ResourceLabels]:
+    """Return `stream_of` for the attributes of a resource as they are stored, and its schema URL. It remembers the
+    last ones: each query sees all resources of its segments."""
+
+    @lru_cache(_KNOWN_RESOURCES)
+    def find(attributes: str | None, schema_url: str) -> ResourceLabels:
+        return stream_of(Resource(attributes_of(attributes), schema_url), rules)
+
+    return find
 
 
 def _labels_by(attributes: Attributes, names: AttributeNames, wanted: Action) -> dict[str, str]:

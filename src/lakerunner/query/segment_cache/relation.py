@@ -20,7 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.lakeql.tables import ColumnKind, TableColumn, table_of_signal
-from lakerunner.model.condition import AllOf, Condition
+from lakerunner.model.condition import AllOf
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import RESOURCE, SCOPES, Attribute, signal_named
 from lakerunner.plan.scan import (
@@ -204,7 +204,7 @@ def _outputs(scan: Scan, reader: _Reader, whole: frozenset[TypedAttributes]) -> 
         reader.stored(name, "BLOB")
     # A filter would be redundant in SQL of users, which has the same conditions in its own WHERE. Operators on stored
     # rows test them in Python, one row at a time.
-    where = reader.where(scan.conditions) if scan.internal else ANY_ROW.sql
+    where = reader.where(scan) if scan.internal else ANY_ROW.sql
     return _Projection(tuple(outputs), tuple(reader.used.values()), resource, where)
 
 
@@ -323,9 +323,9 @@ class _Reader:
         if attribute.scope in self._columns and attribute not in self._unmapped:
             yield f"{self._use(attribute.scope)}[{text(attribute.key)}]", "json"
 
-    def where(self, conditions: Iterable[Condition]) -> str:
+    def where(self, scan: Scan) -> str:
         """Return a test that is true for every row that meets the conditions."""
-        test = RowFilter(self._segment, self._names, self.used).test(AllOf(tuple(conditions)))
+        test = RowFilter(self._segment, self._names, self.used, self._empty, scan.labels).test(AllOf(scan.conditions))
         for name in sorted(test.columns):
             self._use(name)
         return test.sql
@@ -349,15 +349,16 @@ class _Reader:
     def labels(self, scope: str, wanted: LabelSources | None) -> str:
         """Return the attributes of a scope as INTERNAL_COLUMNS describes them, all or those of the wanted labels."""
         own = ", ".join(f"{key}, {value}" for key, value in self._entries(scope, _LABEL_OF, wanted))
-        alone = f"CAST(json_array(json_object({own}), NULL) AS VARCHAR)" if own else _NO_LABELS
         if scope not in self._columns or scope in self._empty:
-            return alone
+            return f"CAST(json_array(json_object({own}), NULL) AS VARCHAR)" if own else _NO_LABELS
         entries = f"map_entries({self._use(scope)})"
         if wanted:
             entries = f"list_filter({entries}, lambda entry: {wanted.condition('entry.key')})"
         # Maps are empty in most rows; their entries cost as much as all other attributes.
-        both = f"CAST(json_array(json_object({own}), {entries}) AS VARCHAR)"
-        return f"CASE WHEN cardinality({self._use(scope)}) > 0 THEN {both} ELSE {alone} END"
+        is_there = f"WHEN cardinality({self._use(scope)}) > 0 THEN"
+        if own:
+            return f"CAST(json_array(json_object({own}), CASE {is_there} {entries} END) AS VARCHAR)"
+        return f"CASE {is_there} CAST(json_array(json_object(), {entries}) AS VARCHAR) END"
 
     def _entries(
         self, scope: str, text_of: Mapping[str, str], wanted: LabelSources | None = None

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from lakerunner.lakeql.tables import ColumnKind, table_of_signal
 from lakerunner.model.condition import AllOf, AnyOf, Condition, Equals, Labelled, NotNull, Present
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import SCOPES, Attribute
+from lakerunner.model.signal import ATTRIBUTES, SCOPE, SCOPES, Attribute
 from lakerunner.query.segment_cache.label_sources import LabelSources
 from lakerunner.query.segment_cache.prune import labelling, stored_values
 from lakerunner.query.segment_cache.sql_text import blob, quoted, text
 
+# Of their entries a scan may read only those that can be some labels.
+LIMITED_MAPS = frozenset({ATTRIBUTES.map_column, SCOPE.map_column})
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
 
 
@@ -35,13 +37,23 @@ ANY_ROW, NO_ROW = RowTest("true"), RowTest("false")
 
 
 class RowFilter:
-    """`names`: the names of the segment's columns in DuckDB. `read`: those that the scan reads in any case."""
+    """`names`: the names of the segment's columns in DuckDB. `read`: those that the scan reads in any case. `empty`:
+    columns without values, and maps without an entry that can be one of the `labels` (None: any)."""
 
-    def __init__(self, segment: Segment, names: Mapping[str, str], read: Collection[str]) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        names: Mapping[str, str],
+        read: Collection[str],
+        empty: frozenset[str] = frozenset(),
+        labels: tuple[str, ...] | None = None,
+    ) -> None:
         self._signal = segment.signal
         self._types = {column.name: column.type for column in segment.columns}
         self._names = names
         self._read = read
+        self._empty = empty
+        self._labels = labels
 
     def test(self, condition: Condition) -> RowTest:
         match condition:
@@ -80,7 +92,7 @@ class RowFilter:
     def _labelled(self, scope: str, name: str, values: tuple[str, ...] | None) -> RowTest:
         """Return the test for attributes that may be the label: those with columns, and keys of the overflow map."""
         is_source = _escaped(LabelSources([name]).condition("key"))
-        in_map = self._read_only(scope, f"len(list_filter(map_keys({{}}), lambda key: {is_source})) > 0")
+        in_map = self._read_only(scope, f"len(list_filter(map_keys({{}}), lambda key: {is_source})) > 0", label=name)
         columns = labelling(self._types, scope, name)
         return _any_of([*(self._value(column, values) for column, _ in columns), in_map])
 
@@ -98,10 +110,14 @@ class RowFilter:
             return NO_ROW
         return RowTest(f"{self._in_duckdb(column)} IN ({', '.join(literals)})", frozenset({column}))
 
-    def _read_only(self, column: str, form: str) -> RowTest:
-        """Return a test of a large column. One that the index does not list is NULL in all rows."""
+    def _read_only(self, column: str, form: str, *, label: str = "") -> RowTest:
+        """Return a test of a large column. One that the index does not list is NULL in all rows. `label` is the one
+        that an entry of a map must give, if it is known."""
         if column not in self._types:
             return NO_ROW
+        if column in self._empty:
+            is_whole = self._labels is None or column not in LIMITED_MAPS
+            return NO_ROW if is_whole or label in (self._labels or ()) else ANY_ROW
         if column not in self._read:
             return ANY_ROW
         return RowTest(form.format(self._in_duckdb(column)), frozenset({column}))
