@@ -36,13 +36,15 @@ _NOT_GROUPED = (ARRIVED, ROW_NUMBER, RESOURCE.map_column)
 
 @dataclass(frozen=True)
 class StoredSums(RowOperator):
-    """It runs in place of `LogSamples` in a worker and is sent nowhere."""
+    """It runs in place of `LogSamples` in a worker and is sent nowhere. `unread`: columns that matter no more where
+    levels are stored; each column to group by costs time, constants too."""
 
     name = "stored_sums"
 
     columns: SampleColumns
     buckets: Buckets
     streams: StoredStreams
+    unread: tuple[str, ...] = ()
 
     @cached_property
     def alike(self) -> Mapping[int, int]:
@@ -50,29 +52,42 @@ class StoredSums(RowOperator):
         return self.streams.alike(needs.rules, needs.names or frozenset())
 
     def source_sql(self, scan: Scan) -> str:
-        start, width = self.buckets
-        named = [(f'"{name}"', name) for name in scan.columns if name not in ("timestamp", "message")]
-        named += [(f'"{internal_column(scan.relation, name)}"', name) for name in scan.internal]
-        named.append((f"{start} + ((epoch_ns(timestamp) - {start} - 1) // {width} + 1) * {width}", _BUCKET))
-        size = "sum(strlen(message))" if self.columns.is_of_bytes else "0"
+        others = list(dict.fromkeys(self.alike.values()))
+        if len(others) < 2:
+            return self._groups(scan, str(others[0]) if others else "CAST(0 AS BIGINT)")
+        # Many resources are alike in what is wanted. Joined behind the first GROUP BY they cost nothing; as texts they
+        # are bound at once, where VALUES take a millisecond for twenty rows.
+        ids, alike = (
+            f"unnest(CAST('[{', '.join(map(str, own))}]' AS BIGINT[]))" for own in (self.alike, self.alike.values())
+        )
+        keys = ", ".join(f'"{name}"' for _, name in self._keys(scan))
+        return (
+            f"SELECT other AS {RESOURCE_ID}, {keys}, CAST(sum({_LINES}) AS BIGINT) AS {_LINES}, "
+            f"CAST(sum({_BYTES}) AS BIGINT) AS {_BYTES} "
+            f"FROM ({self._groups(scan, _resource_column(scan))}) "
+            f"JOIN (SELECT {ids} AS id, {alike} AS other) ON {RESOURCE_ID} = id GROUP BY ALL"
+        )
+
+    def _groups(self, scan: Scan, resource: str) -> str:
+        """Return the SELECT of lines and bytes for each set of stored labels; `resource` is SQL for the resource."""
+        keys = ", ".join(f'{sql} AS "{name}"' for sql, name in self._keys(scan))
+        size = "CAST(sum(strlen(message)) AS BIGINT)" if self.columns.is_of_bytes else "CAST(0 AS BIGINT)"
         where = (
             within(scan.time),
             *line_conditions(self.columns.aggregation.lines.pipeline.stages),
             *self.streams.condition(scan.relation),
         )
-        keys = ", ".join(f'{sql} AS "{name}"' for sql, name in named)
-        groups = (
-            f'SELECT {keys}, count(*) AS {_LINES}, {size} AS {_BYTES} FROM "{scan.relation}" '
-            f"WHERE {' AND '.join(where)} GROUP BY ALL"
-        )
-        # Many resources are alike in what is wanted. Joined behind the first GROUP BY they cost nothing.
-        alike = ", ".join(f"({id_}, {other})" for id_, other in self.alike.items()) or "(0, 0)"
-        others = ", ".join(f'"{name}"' for _, name in named if name != RESOURCE_ID)
         return (
-            f"SELECT other AS {RESOURCE_ID}, {others}, CAST(sum({_LINES}) AS BIGINT) AS {_LINES}, "
-            f"CAST(sum({_BYTES}) AS BIGINT) AS {_BYTES} FROM ({groups}) "
-            f"JOIN (VALUES {alike}) AS alike(id, other) ON {RESOURCE_ID} = id GROUP BY ALL"
+            f"SELECT CAST({resource} AS BIGINT) AS {RESOURCE_ID}, {keys}, count(*) AS {_LINES}, {size} AS {_BYTES} "
+            f'FROM "{scan.relation}" WHERE {" AND ".join(where)} GROUP BY ALL'
         )
+
+    def _keys(self, scan: Scan) -> list[tuple[str, str]]:
+        """Return what rows are grouped by beside their resource: SQL, and the name of the column."""
+        start, width = self.buckets
+        found = [(f'"{name}"', name) for name in scan.columns if name not in ("timestamp", "message")]
+        found += [(f'"{internal_column(scan.relation, name)}"', name) for name in scan.internal if name != RESOURCE_ID]
+        return [*found, (f"{start} + ((epoch_ns(timestamp) - {start} - 1) // {width} + 1) * {width}", _BUCKET)]
 
     def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
         return SUM_SCHEMA
@@ -81,6 +96,8 @@ class StoredSums(RowOperator):
         yield delivery_rows(self.streams.deliveries)
         try:
             for batch in batches:
+                for name in self.unread:
+                    batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.string()))
                 names = (RESOURCE.map_column, "resource_schema_url")
                 yield from self._sums(self.streams.with_resources(batch, names))
         except (NotByColumns, NotSplit):
@@ -134,12 +151,17 @@ def plan_sums(
     streams = stored_streams(segments, tables, aggregation.lines.pipeline.matchers, needs.rules)
     if streams is None:
         return None
+    unread = tuple(name for name in needs.fields if name in scan.level_sources)
     own = replace(
         scan,
-        columns=("timestamp", *(_LINE if needs.line else ()), *needs.fields),
+        columns=("timestamp", *(_LINE if needs.line else ()), *(one for one in needs.fields if one not in unread)),
         internal=tuple(name for name in scan.internal if name not in _NOT_GROUPED),
     )
-    return StreamPlan(StoredSums(columns, buckets, streams), own, tuple(segments) if streams.resources else ())
+    return StreamPlan(StoredSums(columns, buckets, streams, unread), own, tuple(segments) if streams.resources else ())
+
+
+def _resource_column(scan: Scan) -> str:
+    return f'"{internal_column(scan.relation, RESOURCE_ID)}"'
 
 
 def _has_levels(segment: Segment) -> bool:
