@@ -54,6 +54,13 @@ def announced(index: Index, store: ObjectStore) -> set[str]:
     return {record.source.key for record in index.sources.list(None, limit=1000)}
 
 
+def test_keys_are_in_the_order_of_their_time() -> None:
+    """Ingest takes objects in the order of their keys, so that lines of equal time keep the order of their requests."""
+    keys = [LOGS.new_key(NOW_NS + number) for number in range(20)]
+    assert keys == sorted(keys)
+    assert LOGS.new_key(NOW_NS) != LOGS.new_key(NOW_NS)
+
+
 def test_an_object_holds_its_requests_under_a_key_that_says_whose_they_are(
     index: Index, store: ObjectStore, keeper: PushStore
 ) -> None:

@@ -91,7 +91,7 @@ def test_texts(text: str, output: str) -> None:
     [
         (
             "{{int .n}} {{int .f}} {{int 2.75}} {{int `3.00`}} {{int true}} {{int `0x10`}} {{int `x`}}",
-            "12 0 2 3 1 16 0",
+            "12 2 2 3 1 16 0",
         ),
         ("{{int 1e300}}", "-9223372036854775808"),
         ("{{float64 .f}} {{float64 .n}} {{float64 `1e400`}} {{float64 `x`}} {{float64 `inf`}}", "2.75 12 0 0 +Inf"),

@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.logql.columns.column_samples import NotByColumns, SampleBatch, SampleColumns
-from lakerunner.logql.columns.partial_sums import SUM_SCHEMA, Buckets, check_deliveries, not_summed, sum_rows
+from lakerunner.logql.columns.partial_sums import SUM_SCHEMA, Buckets, Windows, check_deliveries, not_summed, sum_rows
 from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
@@ -54,7 +54,8 @@ _SCHEMA = pa.schema(
 class LogSamples(SampleOperator):
     """`query` is the text of the range aggregation; `pushed` the grouping of a sum around it. `now_ns` is the query's
     instant, for templates. Samples are computed from columns where that is possible, unless `by_rows`. With
-    `buckets`, whole numbers are summed where they are read, if no row was delivered twice."""
+    `buckets`, whole numbers are summed where they are read, if no row was delivered twice. Lines outside of `windows`
+    are not looked at: they raise no errors, as in Loki."""
 
     name = "log_samples"
 
@@ -65,6 +66,7 @@ class LogSamples(SampleOperator):
     limits: LogLimits = DEFAULT_LIMITS
     by_rows: bool = False
     buckets: Buckets | None = None
+    windows: Windows | None = None
 
     @cached_property
     def aggregation(self) -> RangeAggregation:
@@ -86,7 +88,11 @@ class LogSamples(SampleOperator):
         return self._columns.needs.scan(start_ns, end_ns) if self._columns else lines_scan(start_ns, end_ns)
 
     def source_sql(self, scan: Scan) -> str:
-        return source_sql(scan, line_conditions(self.aggregation.lines.pipeline.stages))
+        return source_sql(scan, (*line_conditions(self.aggregation.lines.pipeline.stages), *self._gaps))
+
+    @property
+    def _gaps(self) -> tuple[str, ...]:
+        return (self.windows.condition,) if self.windows else ()
 
     def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
         return SUM_SCHEMA if self._sums else _SCHEMA
@@ -101,7 +107,7 @@ class LogSamples(SampleOperator):
 
     def with_streams(self, scan: Scan, segments: Sequence[Segment], tables: Mapping[UUID, pa.Table]) -> StreamPlan:
         sums = self._sums
-        found = plan_sums(self._columns, sums, scan, segments, tables) if self._columns and sums else None
+        found = plan_sums(self._columns, sums, scan, segments, tables, self._gaps) if self._columns and sums else None
         return found or StreamPlan(self, scan, tuple(segments))
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,6 +164,7 @@ class LogSamples(SampleOperator):
             "limits": self.limits.to_json(),
             "by_rows": self.by_rows,
             "buckets": self.buckets,
+            "windows": self.windows,
         }
 
     @classmethod
@@ -171,6 +178,7 @@ class LogSamples(SampleOperator):
             LogLimits.from_json(given["limits"]),
             bool(given["by_rows"]),
             None if given["buckets"] is None else Buckets(*map(int, given["buckets"])),
+            None if given["windows"] is None else Windows(*map(int, given["windows"])),
         )
 
     def lines(self) -> Iterator[str]:

@@ -7,15 +7,23 @@ Loki's parsers would extract only those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from lakerunner.logql.stages.sample import OF_BYTES
 from lakerunner.logql.text.syntax import (
     Constant,
     Grouping,
+    Json,
     LabelReplace,
+    LineFilter,
+    LineFormat,
+    Logfmt,
     Metric,
     Operation,
+    Pattern,
     RangeAggregation,
+    Regexp,
+    Unpack,
     VectorAggregation,
     VectorLiteral,
 )
@@ -39,6 +47,7 @@ class RangeLeaf:
 
 
 Given_ = RangeLeaf | VectorLiteral
+_READ_LINES = (LineFilter, Json, Logfmt, Regexp, Pattern, Unpack)
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,22 @@ def metric_expression(query: Metric) -> MetricExpression:
     return MetricExpression(expression, tuple(found.given))
 
 
+def without_idle_formats(aggregation: RangeAggregation) -> RangeAggregation:
+    """Drop each line_format whose line neither a later parser or line filter nor the aggregation reads. Loki does not
+    run them either, so that their templates raise no errors."""
+    pipeline = aggregation.lines.pipeline
+    if aggregation.op in OF_BYTES:
+        return aggregation
+    kept = tuple(
+        stage
+        for number, stage in enumerate(pipeline.stages)
+        if not isinstance(stage, LineFormat) or any(isinstance(one, _READ_LINES) for one in pipeline.stages[number:])
+    )
+    if len(kept) == len(pipeline.stages):
+        return aggregation
+    return replace(aggregation, lines=replace(aggregation.lines, pipeline=replace(pipeline, stages=kept)))
+
+
 @dataclass
 class _Builder:
     given: dict[Given_, int] = field(default_factory=dict)
@@ -68,7 +93,7 @@ class _Builder:
             case VectorLiteral():
                 return self._give(node)
             case RangeAggregation():
-                return self._give(RangeLeaf(node))
+                return self._give(RangeLeaf(without_idle_formats(node)))
             case VectorAggregation():
                 return self._aggregate(node)
             case LabelReplace():
@@ -87,7 +112,7 @@ class _Builder:
             return Call(node.op, (self.build(inner),), node.span)
         grouping = node.grouping or Grouping(())
         if node.op == "sum" and isinstance(inner, RangeAggregation):
-            below: Expression = self._give(RangeLeaf(inner, grouping))
+            below: Expression = self._give(RangeLeaf(without_idle_formats(inner), grouping))
         else:
             below = self.build(inner)
         parameter = None if node.parameter is None else Number(float(node.parameter))

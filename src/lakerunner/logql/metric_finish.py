@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from lakerunner.logql.columns.partial_sums import Buckets
+from lakerunner.logql.columns.partial_sums import Buckets, Windows
 from lakerunner.logql.line_conditions import scan_conditions
 from lakerunner.logql.log_limits import LogLimits
 from lakerunner.logql.log_samples import LogSamples
@@ -71,6 +71,7 @@ class MetricQuery:
     def operator(self, one: RangeLeaf) -> LogSamples:
         lines = one.aggregation.lines
         step = 0 if self.steps.start == self.steps.last else self.steps.step
+        first = self.steps.start - lines.offset
         return LogSamples(
             exact_text(one.aggregation),
             one.pushed,
@@ -78,7 +79,8 @@ class MetricQuery:
             self.now_ns,
             self.limits,
             by_rows=self.detail == "rows",
-            buckets=Buckets.of(self.steps.start - lines.offset, step, lines.range) if self.detail == "sums" else None,
+            buckets=Buckets.of(first, step, lines.range) if self.detail == "sums" else None,
+            windows=Windows(first - lines.range, step, lines.range) if step > lines.range else None,
         )
 
 

@@ -37,7 +37,7 @@ _NOT_GROUPED = (ARRIVED, ROW_NUMBER, RESOURCE.map_column)
 @dataclass(frozen=True)
 class StoredSums(RowOperator):
     """It runs in place of `LogSamples` in a worker and is sent nowhere. `unread`: columns that matter no more where
-    levels are stored; each column to group by costs time, constants too."""
+    levels are stored; each column to group by costs time, constants too. `where`: further SQL for its lines."""
 
     name = "stored_sums"
 
@@ -45,6 +45,7 @@ class StoredSums(RowOperator):
     buckets: Buckets
     streams: StoredStreams
     unread: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
 
     @cached_property
     def alike(self) -> Mapping[int, int]:
@@ -76,6 +77,7 @@ class StoredSums(RowOperator):
             within(scan.time),
             *line_conditions(self.columns.aggregation.lines.pipeline.stages),
             *self.streams.condition(scan.relation),
+            *self.where,
         )
         return (
             f"SELECT CAST({resource} AS BIGINT) AS {RESOURCE_ID}, {keys}, count(*) AS {_LINES}, {size} AS {_BYTES} "
@@ -137,9 +139,14 @@ class StoredSums(RowOperator):
 
 
 def plan_sums(
-    columns: SampleColumns, buckets: Buckets, scan: Scan, segments: Sequence[Segment], tables: Mapping[UUID, pa.Table]
+    columns: SampleColumns,
+    buckets: Buckets,
+    scan: Scan,
+    segments: Sequence[Segment],
+    tables: Mapping[UUID, pa.Table],
+    where: tuple[str, ...],
 ) -> StreamPlan | None:
-    """Return what adds up the lines of these segments in DuckDB; None if that is not exact."""
+    """Return what adds up the lines of these segments in DuckDB, those of `where`; None if that is not exact."""
     aggregation, needs = columns.aggregation, columns.needs
     stages = aggregation.lines.pipeline.stages
     if needs.names is None or columns.stages.parses_line or not tests_all_lines(stages):
@@ -157,7 +164,9 @@ def plan_sums(
         columns=("timestamp", *(_LINE if needs.line else ()), *(one for one in needs.fields if one not in unread)),
         internal=tuple(name for name in scan.internal if name not in _NOT_GROUPED),
     )
-    return StreamPlan(StoredSums(columns, buckets, streams, unread), own, tuple(segments) if streams.resources else ())
+    return StreamPlan(
+        StoredSums(columns, buckets, streams, unread, where), own, tuple(segments) if streams.resources else ()
+    )
 
 
 def _resource_column(scan: Scan) -> str:

@@ -25,7 +25,7 @@ import orjson
 import pyarrow as pa
 
 from api.loki.loki_lake import loki_server
-from fuzz.logql.compare import Ours, line_difference, series_difference
+from fuzz.logql.compare import SCALAR, Ours, line_difference, series_difference
 from fuzz.logql.excused_loki import NO_ANSWER, excuse
 from fuzz.logql.grammar import LogqlQuery, random_query
 from fuzz.logql.lakes import exported, ingested, pushed
@@ -38,7 +38,6 @@ from servers.loki import running_loki
 PER_LAKE = 500
 SECONDS = 20  # that Loki has for an answer
 _ALL = 5000
-_SCALAR = (("scalar", ""),)
 _FLAGS = {"x-loki-response-encoding-flags": "categorize-labels", "x-api-key": "own"}
 
 
@@ -92,7 +91,7 @@ def _ask(client: httpx.Client, query: LogqlQuery) -> Ours:
 def _answer(data: dict[str, Any]) -> Ours:
     result = data["result"] or []
     if data["resultType"] == "scalar":
-        return Ours(series=((_SCALAR, (_point(result),)),))
+        return Ours(series=((SCALAR, (_point(result),)),))
     if data["resultType"] == "streams":
         lines = [
             (
@@ -128,7 +127,7 @@ def _difference(query: LogqlQuery, ours: Ours, theirs: Ours) -> str | None:
         expected: dict[int, Any] = {}
         for labels, points in theirs.series or ():
             for time, value in points:
-                if labels == _SCALAR:
+                if labels == SCALAR:
                     expected[time] = float(value)
                 else:
                     expected.setdefault(time, {})[frozenset(labels)] = float(value)

@@ -29,7 +29,7 @@ from query.sample_lake import OWN
 
 Series = dict[frozenset[tuple[str, str]], dict[int, float]]
 _RELABELS = re.compile("keep|drop|label_format")
-_SCALAR = (("scalar", ""),)
+SCALAR = (("scalar", ""),)
 _MATCHING = ("duplicate series", "many-to-one", "unique matches", "many-to-many")
 
 
@@ -80,7 +80,7 @@ def _series_of(value: Any, times: Any) -> Any:
         points = tuple(
             (int(t), repr(float(v))) for t, v in zip(times, np.broadcast_to(value.values, len(times)), strict=True)
         )
-        return ((_SCALAR, points),)
+        return ((SCALAR, points),)
     found = []
     for number, labels in enumerate(value.labels):
         points = tuple(
@@ -160,7 +160,7 @@ def _shown(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 def series_difference(ours: Any, expected: Mapping[int, Vector | float]) -> str | None:
-    got = {frozenset(labels) if labels != _SCALAR else "scalar": dict(points) for labels, points in ours}
+    got = {frozenset(labels) if labels != SCALAR else "scalar": dict(points) for labels, points in ours}
     wanted: dict[Any, dict[int, float]] = {}
     for time, vector in expected.items():
         for labels, value in vector.items() if isinstance(vector, dict) else (("scalar", vector),):

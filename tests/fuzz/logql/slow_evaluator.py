@@ -29,11 +29,19 @@ from fuzz.logql.slow_stages import meets, names_in_test, names_of, passes_test, 
 from lakerunner.logql.text.syntax import (
     Constant,
     Grouping,
+    Json,
     LabelReplace,
+    LineFilter,
+    LineFormat,
+    Logfmt,
     Metric,
     Operation,
+    Pattern,
     Pipeline,
     RangeAggregation,
+    Regexp,
+    Stage,
+    Unpack,
     Unwrap,
     VectorAggregation,
     VectorLiteral,
@@ -126,13 +134,13 @@ class SlowMetrics:
         first = min(self._times) - lines.offset - lines.range
         last = max(self._times) - lines.offset
         for row in sorted(self._rows, key=lambda one: (one.time, one.arrival)):
-            if not first < row.time <= last:
+            if not first < row.time <= last or not self._in_window(node, row.time):
                 continue
             if not all(meets(one, row.stream.get(one.name, "")) for one in lines.pipeline.matchers):
                 continue
             needs, series_of = _needs(node, pushed)
             labels = SlowLabels(row.stream, row.metadata, needs)
-            line = run_stages(lines.pipeline.stages, row.time, row.line, labels, self._now)
+            line = run_stages(_useful(node), row.time, row.line, labels, self._now)
             if line is None:
                 continue
             value = _unwrapped(lines.unwrap, labels) if lines.unwrap else 1.0
@@ -148,6 +156,22 @@ class SlowMetrics:
             series.setdefault(key, []).append(Sample(row.time, value, row.arrival, frozenset(row.stream.items())))
         return series  # empty values stay, as in Loki: they tell series apart
 
+    def _in_window(self, node: RangeAggregation, time: int) -> bool:
+        """Lines between windows are not looked at: they may have errors."""
+        ends = (at - node.lines.offset for at in self._times)
+        return any(end - node.lines.range < time <= end for end in ends)
+
+
+def _useful(node: RangeAggregation) -> Sequence[Stage]:
+    """Return the stages without each line_format behind which only labels are read; bytes_* count what it makes."""
+    stages: list[Stage] = []
+    is_read = node.op.startswith("bytes_")
+    for stage in reversed(node.lines.pipeline.stages):
+        is_read = is_read or isinstance(stage, LineFilter | Json | Logfmt | Regexp | Pattern | Unpack)
+        if is_read or not isinstance(stage, LineFormat):
+            stages.insert(0, stage)
+    return stages
+
 
 # ---- samples
 
@@ -157,7 +181,7 @@ _SUMMED = ("bytes_over_time", "bytes_rate", "sum_over_time", "rate", "count_over
 def _needs(node: RangeAggregation, pushed: Grouping | None) -> tuple[Needs, Callable[[SlowLabels], Mapping[str, str]]]:
     """Return what parsers must extract, and the function that takes the labels of a series."""
     unwrap = node.lines.unwrap
-    names = names_of(node.lines.pipeline.stages)
+    names = names_of(_useful(node))
     if unwrap:
         names += [unwrap.label, *(name for one in unwrap.filters for name in names_in_test(one.test))]
     grouping = node.grouping

@@ -55,6 +55,19 @@ class Buckets(NamedTuple):
         return self.start - (self.start - times) // self.width * self.width
 
 
+class Windows(NamedTuple):
+    """Windows (start + n * step, start + n * step + width] in ns, with gaps between them."""
+
+    start: int
+    step: int
+    width: int
+
+    @property
+    def condition(self) -> str:
+        """Return SQL for the rows in a window, which are all behind `start`."""
+        return f"(epoch_ns(timestamp) - {self.start} - 1) % {self.step} < {self.width}"
+
+
 def sum_rows(samples: SampleBatch, buckets: Buckets) -> pa.RecordBatch:
     """Return the sums of these samples, and their deliveries."""
     ends = buckets.ends(samples.rows.column("timestamp").to_numpy())

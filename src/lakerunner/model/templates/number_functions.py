@@ -6,6 +6,7 @@ A text is taken for the number that it holds, anything else that is no number fo
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +17,7 @@ from lakerunner.model.templates.literals import parse_double, parse_int64
 from lakerunner.model.templates.signatures import ANY, FLOAT, INT, TemplateFunction
 
 _INT_LIMIT = 1 << 63
+_DECIMAL = re.compile(r"([-+]?[0-9]*)[.][0-9]*")
 _DIVISION_DIGITS = 16  # decimal places of a quotient
 
 
@@ -29,14 +31,16 @@ def to_integer(value: Any) -> int:
         is_fit = math.isfinite(value) and -_INT_LIMIT <= value < _INT_LIMIT
         return int(value) if is_fit else -_INT_LIMIT
     if kind is str:
-        return parse_int64(_without_zero_decimals(value)) or 0
+        return parse_int64(_without_decimals(value)) or 0
     return 0
 
 
-def _without_zero_decimals(text: str) -> str:
-    """Return "3" for "3.00"."""
-    whole, point, decimals = text.rpartition(".")
-    return whole if point and decimals and not decimals.strip("0") else text
+def _without_decimals(text: str) -> str:
+    """Return "3" for "3.14"; other texts stay as they are."""
+    found = _DECIMAL.fullmatch(text)
+    if not found:
+        return text
+    return found[1] + "0" if found[1] in ("", "-", "+") else found[1]
 
 
 def to_double(value: Any) -> float:
