@@ -129,3 +129,17 @@ def test_units_that_share_a_delivery_are_not_added() -> None:
     ):
         with pytest.raises(NotSplit):
             check_deliveries(batches)
+
+
+def test_a_sandbox_runs_only_where_rows_are_read(tmp_path: Path) -> None:
+    """`open` in an account are the seconds that it took to get a worker's sandbox ready."""
+    lake = lake_of(tmp_path, Sent(random.Random(5), files=4).requests, 0)
+    try:
+        engine = lake.engine().engine
+        for text, opened in ((f'{ALL} | trace_id="{"ff" * 16}"', False), (ALL, True)):
+            question = LogqlQuestion(text, START, START + 20, 2, None)
+            answer = engine.answer(OWN, compile_logql(question, START + 20), Options(START + 20))
+            rows = sum(batch.num_rows for batch in answer)
+            assert (bool(rows), "open" in answer.account.seconds) == (opened, opened)
+    finally:
+        lake.close()

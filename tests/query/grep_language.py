@@ -84,8 +84,9 @@ class Grep(RowOperator):
     def source_sql(self, scan: Scan) -> str:
         return f'SELECT timestamp, service_name, message FROM "{scan.relation}"'
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:
-        return pa.schema([("minute", pa.timestamp("ns")), ("n", pa.int64())]) if self.counted else rows
+    @property
+    def result_schema(self) -> pa.Schema | None:
+        return pa.schema([("minute", pa.timestamp("ns")), ("n", pa.int64())]) if self.counted else None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -99,7 +100,7 @@ class Grep(RowOperator):
         minutes = pc.floor_temporal(lines["timestamp"].cast(pa.timestamp("ns")), unit="minute")
         counts = pc.value_counts(minutes)
         columns = [counts.field("values"), counts.field("counts")]
-        return pa.record_batch(columns, schema=self.schema(lines.schema))
+        return pa.record_batch(columns, schema=self.result_schema)
 
     def to_json(self) -> dict[str, Any]:
         return {"words": self.words, "counted": self.counted}

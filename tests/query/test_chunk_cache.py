@@ -247,13 +247,18 @@ class TestStatistics:
             Equals(Attribute("attributes", "code"), ("!",)),  # a column of integers, and strings in the map
             Equals(Attribute("attributes", "nothing"), ("!",)),  # between the keys of the map
             Contains("service_name", "zzz"),
-            Labelled("attributes", "nothing", ("!",)),
             AnyOf((Equals("service_name", ("zzz",)), Contains("severity", "zzz"))),
         ],
     )
     def test_what_is_not_certain_prunes_nothing(self, condition: Condition, lake: RealLake, asking: Asking) -> None:
         _, account = asking.ask(replace(LOGS, conditions=(condition,)), "SELECT count(*) FROM s", lake.segments)
         assert (account.read, account.row_groups_pruned) == (3, {})
+
+    def test_a_label_is_absent_where_the_index_lists_all_keys(self, lake: RealLake, asking: Asking) -> None:
+        scan = replace(LOGS, conditions=(Labelled("attributes", "nothing", ("!",)),))  # between the keys of the map
+        few = [replace(one, statistics={**one.statistics, "label_count": 500}) for one in lake.segments]
+        read = [asking.ask(scan, "SELECT count(*) FROM s", own)[1].read for own in (lake.segments, few)]
+        assert read == [0, 3]
 
     def test_the_time_range_leaves_row_groups_out(self, lake: RealLake, asking: Asking) -> None:
         scan = replace(LOGS, columns=("timestamp",), time=TimeRange(START, START + 100))

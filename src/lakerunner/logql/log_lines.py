@@ -137,7 +137,8 @@ class LogLines(RowOperator):
         where += self.of_streams
         return source_sql(scan, (*where, self.first.condition(scan, where)))
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
+    @property
+    def result_schema(self) -> pa.Schema:
         return SCHEMA
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -162,7 +162,8 @@ class LogPatterns(RowOperator):
         # The stored level is that of the default rules.
         return _groups_sql(scan, self.bucket_ns, with_level=self.lines_of.rules == DEFAULT_RULES)
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
+    @property
+    def result_schema(self) -> pa.Schema:
         return SCHEMA
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

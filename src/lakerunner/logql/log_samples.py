@@ -94,7 +94,8 @@ class LogSamples(SampleOperator):
     def _gaps(self) -> tuple[str, ...]:
         return (self.windows.condition,) if self.windows else ()
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
+    @property
+    def result_schema(self) -> pa.Schema:
         return SUM_SCHEMA if self._sums else _SCHEMA
 
     @property

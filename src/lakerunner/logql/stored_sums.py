@@ -91,7 +91,8 @@ class StoredSums(RowOperator):
         found += [(f'"{internal_column(scan.relation, name)}"', name) for name in scan.internal if name != RESOURCE_ID]
         return [*found, (f"{start} + ((epoch_ns(timestamp) - {start} - 1) // {width} + 1) * {width}", _BUCKET)]
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
+    @property
+    def result_schema(self) -> pa.Schema:
         return SUM_SCHEMA
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

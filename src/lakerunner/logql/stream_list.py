@@ -137,7 +137,8 @@ class LogStreams(RowOperator):
             f"FROM {rows} GROUP BY ALL"
         )
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:  # noqa: ARG002
+    @property
+    def result_schema(self) -> pa.Schema:
         return _SCHEMA
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -53,7 +53,8 @@ class Operator(ABC):
 
 
 class RowOperator(Operator):
-    """Rows in, rows out. DuckDB first runs `source_sql` over the scan's relation; `run` takes its result.
+    """Rows in, rows out. DuckDB first runs `source_sql` over the scan's relation; `run` takes its result. Where nothing
+    is left to read, `run` gets no batches, and if the operator has a `result_schema`, DuckDB is not called.
     `wants_streams`: a worker calls `with_streams` first."""
 
     input = "rows"
@@ -67,9 +68,10 @@ class RowOperator(Operator):
         """Return the SELECT over the scan's relation whose rows `run` takes: projection, and the filters that DuckDB
         can do."""
 
-    def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return the columns that `run` gives for batches of this schema."""
-        return rows
+    @property
+    def result_schema(self) -> pa.Schema | None:
+        """Return the columns that `run` gives; None: those of the batches that it takes."""
+        return None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the results of these batches, which belong to one unit, in the order of its segments if steady."""

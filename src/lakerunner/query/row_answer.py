@@ -185,7 +185,9 @@ class RoundAnswer:
             ahead = _AHEAD if self._limit is None else min(n, _AHEAD)
             for coming in self._rounds[n : n + ahead + 1]:
                 coming.leaves.start()
-            yield from round_.answer
+            # Of several rounds, one without rows adds nothing. The first one gives the columns.
+            if n == 0 or round_.leaves.has_rows():
+                yield from round_.answer
             if self._closed:
                 raise cancelled()
 

@@ -45,6 +45,8 @@ class RowGather(Gather):
         self._schema: pa.Schema | None = None
         self._clock = clock
         self._waited = 0.0
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._first: pa.RecordBatch | None = None
 
     @property
     def account(self) -> Account:
@@ -64,8 +66,22 @@ class RowGather(Gather):
                 raise self._failure or cancelled()
             return self._schema
 
+    def has_rows(self) -> bool:
+        """Wait for the first row, or for the end; raise what went wrong. It is for the thread that reads, before it
+        does."""
+        if self._batches is None:
+            self._batches = self._read()
+            self._first = next((batch for batch in self._batches if batch.num_rows), None)
+        return self._first is not None
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all units, once; raise what went wrong."""
+        if self.has_rows() and self._batches is not None:
+            first, self._first = self._first, None
+            yield first
+            yield from self._batches
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
         _, rows = self.schema, iter(self._inflow)
         while (batch := self._timed(lambda: next(rows, None))) is not None:
             yield batch
@@ -154,6 +170,11 @@ class LeafRows:
     def start(self) -> None:
         for one in self._gathers.values():
             one.start()
+
+    def has_rows(self) -> bool:
+        """Start all leaves, and wait for the first row of any."""
+        self.start()
+        return any(one.has_rows() for one in self._gathers.values())
 
     def readers(self) -> dict[str, pa.RecordBatchReader]:
         """Start all leaves at once, in whatever order they are read."""

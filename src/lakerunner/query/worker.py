@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from threading import Event
 
 import pyarrow as pa
@@ -75,7 +74,7 @@ class RowsRunning:
     @property
     def schema(self) -> pa.Schema:
         rows = self._rows.schema  # opens the work, which decides on the operator
-        return self._work.operator.schema(rows)
+        return self._work.operator.result_schema or rows
 
     @property
     def account(self) -> Account:
@@ -135,35 +134,38 @@ class UnitRows:
         self._unit = unit
         self._given = self.operator = operator
 
-    def open(self, held: ExitStack) -> tuple[Sandbox, Work]:
-        asked = self._worker.clock()
+    def open(self, held: ExitStack) -> tuple[Sandbox, Work] | None:
+        began = self._worker.clock()
         self._worker.slots.take(held, self._unit.organization, self._stopped)
-        waited = self._worker.clock() - asked
+        waited = self._worker.clock() - began
         try:
-            sandbox, work, account = self._begin(held)
+            opened, account = self._begin(held)
         except Vanished:
-            sandbox, work, account = self._begin(held)
+            opened, account = self._begin(held)
         self.account = account + Account(seconds={"wait": waited})
         held.callback(self._done, self._worker.clock())
-        return sandbox, work
+        return opened
 
     def close(self) -> None:
         self._stopped.set()
 
-    def _begin(self, held: ExitStack) -> tuple[Sandbox, Work, Account]:
-        """Return a sandbox with the unit's files, what it has to do, and what it took to get so far."""
+    def _begin(self, held: ExitStack) -> tuple[tuple[Sandbox, Work] | None, Account]:
+        """Return a sandbox with the unit's files and what it has to do, None if no row is left to read; and what it
+        took to get so far."""
         worker, unit = self._worker, self._unit
         began = worker.clock()
         left = self._left()
         self.operator, scan = left.operator, left.scan
         files = held.enter_context(worker.cache.hold(scan, left.segments, checked=True))
         fetched = worker.clock()
+        account = files.account + Account(read=len(unit.segments) - len(left.segments))  # those in tables of streams
+        if not files.files and self.operator.result_schema is not None:
+            return None, account + Account(seconds={"fetch": fetched - began})
         sandbox = worker.sandboxes.lend(held, unit.organization)
         relation = relation_sql(scan, left.segments, sandbox.link(files.files), in_order=self.operator.steady)
         work = Work(self.operator.source_sql(scan), views={scan.relation: relation})
         seconds = {"fetch": fetched - began, "open": worker.clock() - fetched}
-        from_tables = Account(read=len(unit.segments) - len(left.segments))
-        return sandbox, work, replace(files.account, seconds=seconds) + from_tables
+        return (sandbox, work), account + Account(seconds=seconds)
 
     def _left(self) -> StreamPlan:
         """Return what is to be done with rows, after the tables of streams were read if the operator wants them."""

@@ -66,7 +66,8 @@ class TailLake:
     def tail(
         self, query: str = '{env="prod"}', *, path: str = "/loki/api/v1/tail", key: str = "own", **given: Any
     ) -> ClientConnection:
-        """Connect; `headers` and `receive_bytes` (of the socket) are not parameters of the query."""
+        """Connect; `headers` and `receive_bytes` (of the socket) are not parameters of the query. With `receive_bytes`
+        the client reads one frame ahead, otherwise 16, which may be all that there is."""
         headers, size = given.pop("headers", {}), given.pop("receive_bytes", 0)
         ssl = given.pop("ssl", None)
         address = urlsplit(self.server.url)
@@ -76,7 +77,9 @@ class TailLake:
         opened.connect((address.hostname, address.port))
         scheme = "wss" if address.scheme == "https" else "ws"
         url = f"{scheme}://{address.netloc}{path}?{urlencode({'query': query, **given})}"
-        named = {"ssl": ssl, "server_hostname": "localhost"} if ssl else {}
+        named: dict[str, Any] = {"ssl": ssl, "server_hostname": "localhost"} if ssl else {}
+        if size:
+            named["max_queue"] = 1
         headers = {"x-api-key": key, **headers} if key else headers
         return self.clients.enter_context(
             connect(url, sock=opened, additional_headers=headers, open_timeout=WAIT, max_size=None, **named)

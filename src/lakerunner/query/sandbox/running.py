@@ -25,6 +25,7 @@ from lakerunner.query.sandbox.protocol import END, ERROR, send_batches, socket_p
 _STOP_SECONDS = 0.3  # for a sandbox to stop by itself and be used again; then it is killed
 _OPEN_SECONDS = 5.0  # how long closing waits for what cannot be interrupted, such as a fetch
 _ANSWER_SECONDS = 5.0  # beyond the time limit, at which DuckDB stops by itself
+_NO_COLUMNS = pa.schema([])
 T = TypeVar("T")
 
 
@@ -56,12 +57,13 @@ class Work:
 
 class Running:
     """An Answer (query/answer.py) that a sandbox computes. One thread reads it; any thread may close it. `open_` lends
-    the sandbox and states its work; what it puts on the stack is closed at the end."""
+    the sandbox and states its work, or returns None if there is nothing to run: then the answer has neither rows nor
+    columns. What it puts on the stack is closed at the end."""
 
     def __init__(
         self,
         sandboxes: Sandboxes,
-        open_: Callable[[ExitStack], tuple[Sandbox, Work]],
+        open_: Callable[[ExitStack], tuple[Sandbox, Work] | None],
         limits: Limits,
         source: RowSource,
     ) -> None:
@@ -71,6 +73,7 @@ class Running:
         self._source = source
         self._held = ExitStack()
         self._sandbox: Sandbox | None = None
+        self._begun = False
         self._batches: BatchDecoder | None = None
         self._sql = ""
         self._state = Condition()
@@ -79,9 +82,10 @@ class Running:
 
     @property
     def schema(self) -> pa.Schema:
-        if self._batches is None:
+        if not self._begun:
             self._batches = self._step(self._begin)
-        return self._batches.schema
+            self._begun = True
+        return self._batches.schema if self._batches else _NO_COLUMNS
 
     @property
     def account(self) -> Account:
@@ -113,8 +117,11 @@ class Running:
             if not self._busy:
                 self._release()
 
-    def _begin(self) -> BatchDecoder:
-        sandbox, work = self._open(self._held)
+    def _begin(self) -> BatchDecoder | None:
+        opened = self._open(self._held)
+        if opened is None:
+            return None
+        sandbox, work = opened
         self._sql = work.sql
         with self._state:
             self._sandbox = sandbox
@@ -128,7 +135,9 @@ class Running:
         return BatchDecoder(self._frame())
 
     def _next(self) -> pa.RecordBatch | None:
-        if self._sandbox is None or self._batches is None:
+        if self._batches is None:
+            return None
+        if self._sandbox is None:
             raise cancelled()
         payload = self._frame()
         return self._batches.decode(payload) if payload else None

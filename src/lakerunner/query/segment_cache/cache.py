@@ -25,7 +25,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakerunner.model.condition import Leaf
+from lakerunner.model.condition import AnyOf, Leaf
 from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, UserError
 from lakerunner.model.lru import LruCache
 from lakerunner.model.segment import Segment
@@ -388,10 +388,11 @@ class _LeaseBuilder:
         else:
             blooms = [bloom for column in columns for bloom in footer.blooms(column)]
             spans += self._files.fill(file, blooms, NEUTRAL)
-        # DuckDB itself skips what statistics exclude. Where the file has no holes, ranges are left out unless DuckDB
-        # would read more than twice as much: a file with ranges needs a SELECT of its own, which costs as much as a
-        # row group.
-        further = sum(reason != STATISTICS for reason in look.reasons.values())
+        # DuckDB itself skips what statistics exclude, but not by alternatives. Where the file has no holes, ranges are
+        # left out unless DuckDB would read more than twice as much: a file with ranges needs a SELECT of its own, which
+        # costs as much as a row group.
+        by_duckdb = not any(isinstance(one, AnyOf) for one in self._scan.conditions)
+        further = sum(reason != STATISTICS or not by_duckdb for reason in look.reasons.values())
         without_ranges = file.whole and further <= footer.groups - len(look.reasons)
         if everything or without_ranges:
             return _SegmentNeeds(segment, file, footer, [(0, footer.groups)], None, spans, bytes_)

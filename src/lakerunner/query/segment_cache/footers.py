@@ -48,7 +48,7 @@ class Footer:
         """`bytes_` is the length of footer and trailer at the end of the file."""
         self.bytes = bytes_
         self.metadata = metadata
-        self._spans: dict[int, list[Span]] = {}
+        self._chunks: dict[str, list[list[Span]]] = {}
         self._bounds: dict[int, list[ValueRange]] = {}
         self._blooms: dict[str, list[Span]] = {}
 
@@ -65,8 +65,11 @@ class Footer:
     def chunks(self, column: str) -> list[list[Span]]:
         """Return for each row group the byte spans of the column's chunks; empty lists for a column that the file
         lacks."""
-        leaves = [self._chunks_of(leaf) for leaf in self.leaves.get(column, ())]
-        return [list(of_group) for of_group in zip(*leaves, strict=True)] if leaves else [[]] * self.groups
+        if column not in self._chunks:
+            leaves = [self._chunks_of(leaf) for leaf in self.leaves.get(column, ())]
+            found = [list(of_group) for of_group in zip(*leaves, strict=True)] if leaves else [[]] * self.groups
+            self._chunks[column] = found
+        return self._chunks[column]
 
     def blooms(self, column: str) -> list[Span]:
         """Return the byte spans of all bloom filters of the column."""
@@ -91,9 +94,7 @@ class Footer:
         return self._bounds[leaf]
 
     def _chunks_of(self, leaf: int) -> list[Span]:
-        if leaf not in self._spans:
-            self._spans[leaf] = [_span(self.chunk(group, leaf)) for group in range(self.groups)]
-        return self._spans[leaf]
+        return [_span(self.chunk(group, leaf)) for group in range(self.groups)]
 
     def chunk(self, group: int, leaf: int) -> pq.ColumnChunkMetaData:
         return self.metadata.row_group(group).column(leaf)

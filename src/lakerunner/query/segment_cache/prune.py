@@ -40,7 +40,7 @@ from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPES, Attribute
 from lakerunner.model.streams.label_names import first_word, gives_label, may_hold_label
 from lakerunner.model.text_index import TextIndex, TextQuery, attribute_query, fold, grams, text_query
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Scan
+from lakerunner.plan.scan import DETECTED_LEVEL, Scan
 from lakerunner.query.segment_cache.footers import Footer, ValueRange
 from lakerunner.query.segment_cache.spans import Span, fewer, joined, without
 
@@ -176,10 +176,12 @@ def empty_columns(scan: Scan, segment: Segment, footer: Footer, groups: Collecti
     """Return the columns of the scan that are null in all rows of these row groups, as far as statistics tell, and the
     maps that hold nothing of what it wants."""
     known = _SegmentFacts(segment, footer)
-    maps = (scope.map_column for scope in SCOPES if scope.map_column in scan.internal)
+    maps = [scope.map_column for scope in SCOPES if scope.map_column in scan.internal]
+    prefixes = tuple(_PREFIXES[name] for name in maps)
+    attributes = (one.name for one in segment.columns if one.type and one.name.startswith(prefixes))
     return frozenset(
         [
-            *(name for name in scan.columns if known.is_empty(name, groups)),
+            *(name for name in (*scan.columns, *attributes) if known.is_empty(name, groups)),
             *(name for name in maps if not known.is_map_wanted(scan, name, groups)),
         ]
     )
@@ -226,6 +228,15 @@ def labelling(types: Mapping[str, str], scope: str, name: str) -> list[tuple[str
             if gives_label(key, name) or (type_ == "json" and may_hold_label(key, name)):
                 found.append((column, type_))
     return found
+
+
+def lacks_label(segment: Segment, scope: str, name: str) -> bool:
+    """Return whether no attribute of the scope can be a label of this name, by the index. It lists the first letters of
+    all keys of records if these are few."""
+    keys = segment.statistics.get("labels", ())
+    if scope != ATTRIBUTES.map_column or len(keys) != segment.statistics.get("label_count"):
+        return False
+    return not any(gives_label(key, name) or may_hold_label(key, name) for key in keys)
 
 
 _Test = Callable[[int], bool]  # takes the number of a row group; built once for all row groups of a file
@@ -302,7 +313,8 @@ class _SegmentFacts:
             case Labelled(scope, name):
                 kinds = {type_ for _, type_ in labelling(self._types, scope, name)}
                 strings = _any if kinds <= {"string"} else _none
-                return lambda group: group in found or not strings(group) or self.label_in_map(scope, name, group)
+                in_map = self._label_in_map(scope, name)
+                return lambda group: group in found or not strings(group) or in_map(group)
             case Equals(Attribute() as attribute) | Contains(Attribute() as attribute):
                 return lambda group: group in found or not self.only_strings(attribute, group)
         return found.__contains__
@@ -337,18 +349,22 @@ class _SegmentFacts:
             self._holding(column, values if type_ == "string" else None)
             for column, type_ in labelling(self._types, scope, name)
         )
-        return lambda group: held(group) or self.label_in_map(scope, name, group)
+        return _either([held, self._label_in_map(scope, name)])
 
-    def label_in_map(self, scope: str, name: str, group: int) -> bool:
-        """Return whether the overflow map may have a key that gives the label: it begins as the label does."""
-        if scope not in self._types:
-            return False
+    def _label_in_map(self, scope: str, name: str) -> _Test:
+        """Return a test for an overflow map that may have a key that gives the label: it begins as the label does."""
+        if scope not in self._types or lacks_label(self._segment, scope, name):
+            return _none
         keys = self._footer.bounds(f"{scope}.key_value.key")
-        if keys is None or keys[group].none:
-            return keys is None
+        if keys is None:
+            return _any
         start = first_word(name).encode()
-        low, high = keys[group].low, keys[group].high
-        return low is None or (low[: len(start)] <= start <= high)
+
+        def may_have(group: int) -> bool:
+            own = keys[group]
+            return not own.none and (own.low is None or own.low[: len(start)] <= start <= own.high)
+
+        return may_have
 
     def is_map_wanted(self, scan: Scan, map_column: str, groups: Collection[int]) -> bool:
         """Return whether the map may have an entry that the scan reads as an internal column."""
@@ -356,7 +372,9 @@ class _SegmentFacts:
             return False
         if scan.labels is None or map_column == RESOURCE.map_column:
             return True
-        return any(self.label_in_map(map_column, name, group) for name in scan.labels for group in groups)
+        unused = scan.level_sources if DETECTED_LEVEL in self._types else ()
+        tests = (self._label_in_map(map_column, name) for name in scan.labels if name not in unused)
+        return any(map(_either(tests), groups))
 
     def is_empty(self, path: str, groups: Collection[int]) -> bool:
         bounds = self._footer.bounds(path)

@@ -366,7 +366,7 @@ class _Reader:
         """Yield the key and the value, as SQL, of each attribute of the scope that has a column."""
         prefix = _PREFIXES[scope]
         for name in self._columns:
-            if name.startswith(prefix) and self._shredded(name):
+            if name.startswith(prefix) and self._shredded(name) and name not in self._empty:
                 key, type_ = name.removeprefix(prefix), self._columns[name].type
                 if wanted is None or wanted.can_be(key, is_map=type_ == "json"):
                     yield text(key), text_of[type_].format(self._use(name))

@@ -19,7 +19,7 @@ from lakerunner.model.condition import AllOf, AnyOf, Condition, Equals, Labelled
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, SCOPE, SCOPES, Attribute
 from lakerunner.query.segment_cache.label_sources import LabelSources
-from lakerunner.query.segment_cache.prune import labelling, stored_values
+from lakerunner.query.segment_cache.prune import labelling, lacks_label, stored_values
 from lakerunner.query.segment_cache.sql_text import blob, quoted, text
 
 # Of their entries a scan may read only those that can be some labels.
@@ -48,7 +48,7 @@ class RowFilter:
         empty: frozenset[str] = frozenset(),
         labels: tuple[str, ...] | None = None,
     ) -> None:
-        self._signal = segment.signal
+        self._segment = segment
         self._types = {column.name: column.type for column in segment.columns}
         self._names = names
         self._read = read
@@ -74,10 +74,10 @@ class RowFilter:
         return ANY_ROW  # of a literal: the query's own SQL looks for it
 
     def _column(self, name: str, values: tuple[str, ...]) -> RowTest:
-        stored = stored_values(self._signal, name, values)
+        stored = stored_values(self._segment.signal, name, values)
         if stored is None:
             return ANY_ROW
-        if table_of_signal(self._signal).named()[name].kind is ColumnKind.ID:
+        if table_of_signal(self._segment.signal).named()[name].kind is ColumnKind.ID:
             return self._is_one_of(name, list(map(blob, stored)))
         return self._with_texts(name, values)
 
@@ -91,6 +91,8 @@ class RowFilter:
 
     def _labelled(self, scope: str, name: str, values: tuple[str, ...] | None) -> RowTest:
         """Return the test for attributes that may be the label: those with columns, and keys of the overflow map."""
+        if lacks_label(self._segment, scope, name):
+            return NO_ROW
         is_source = _escaped(LabelSources([name]).condition("key"))
         in_map = self._read_only(scope, f"len(list_filter(map_keys({{}}), lambda key: {is_source})) > 0", label=name)
         columns = labelling(self._types, scope, name)
@@ -98,6 +100,8 @@ class RowFilter:
 
     def _value(self, column: str, values: tuple[str, ...] | None) -> RowTest:
         """Return the test for the column of an attribute. Other types than strings have many texts for one value."""
+        if column in self._empty:
+            return NO_ROW
         if values is not None and self._types[column] == "string":
             return self._with_texts(column, values)
         return RowTest(f"{self._in_duckdb(column)} IS NOT NULL", frozenset({column}))
