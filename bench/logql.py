@@ -6,14 +6,20 @@
 
 The lake is a day of lines (_log_lines.py), made by the pipeline's own code and tended by `lakerunner up` until nothing
 is left to merge (--fresh: as ingested). query-api has one worker in its process and keeps no results. The best turn
-counts, the first one warms; counts are compared with DuckDB's. Q1 to Q9 are nine searches of the kinds of TextBench:
-tokens with AND and OR, by service, by severity, by hour; each as LogQL and as SQL of the lake. Beside them stand
-VictoriaLogs and Loki, where LAKERUNNER_PEERS/bin has them (_log_peers.py).
+counts, the first one warms; no more turns once they took a minute. Counts are compared with DuckDB's. Q1 to Q9 are nine
+searches of the kinds of TextBench: tokens with AND and OR, by service, by severity, by hour; each as LogQL and as SQL
+of the lake.
 
-What fails or differs is printed, and the run goes on; exit code 1 if something did, or if a target was missed. What
-ingest costs is measured by bench/ingest_logs.py.
+Beside them stand VictoriaLogs and Loki (_log_peers.py), if `make peers` has built them: with the same lines, as
+processes of their own, by HTTP, one query at a time. Their ratio is our time by theirs: below 1, we are faster. Where
+their count is not ours, that is printed. --lake keeps what they have loaded, too.
+
+What fails or differs is printed, and the run goes on; exit code 1 if something did, if a target was missed, or if a
+peer lacks lines. Only an answer of a peer that differs is no failure. What ingest costs is measured by
+bench/ingest_logs.py.
 
     python bench/logql.py [--rows 10000000] [--lake DIR] [--repeat 5] [--fresh] [--only TEXT] [--timeout 120]
+                          [--no-peers]
 """
 
 from __future__ import annotations
@@ -24,167 +30,42 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import httpx
 
-from _lake import HOUR_NS, HOURS, OPENING_NS, BenchLake, bench_lake, tended_lake
+from _lake import BenchLake, bench_lake, tended_lake
+from _log_answers import Answer, checked, difference, get, loki_answer, row_answer
+from _log_cases import ABSENT, LIMIT, LINES_BY_HOUR, Case, cases
 from _log_lines import mixed_batches
 from _log_peers import Peer, log_peers
 from servers.lake import query_api
 
-END_NS = OPENING_NS + HOURS * HOUR_NS
-NOON_NS = OPENING_NS + 12 * HOUR_NS
-ALL = '{service_name=~".+"}'
-ABSENT = "zqxjkvbwp"
-Answer = Counter[tuple[str, ...]]
+_ENOUGH_SECONDS = 60
+
+
+class Timing(NamedTuple):
+    """The best of several turns; the answer is that of the last one."""
+
+    seconds: float
+    turns: int
+    answer: Any
 
 
 @dataclass(frozen=True)
-class Case:
-    """A request. `sql` is the same question for DuckDB, with `{logs}` for the rows and `{time}` for the range; rows of
-    its answer are texts and a number. `lines`: the request must read this many lines per CPU second."""
+class Row:
+    """A line of the table at the end. `peers` are the seconds of those that answered."""
 
     name: str
-    query: str
-    baseline: str = "scan"
-    target: float = 0
-    sql: str = ""
-    hours: int = HOURS
-    step: int = 0
-    path: str = ""
-    is_sql_too: bool = False
-    lines: str = ""
-
-    @property
-    def end_ns(self) -> int:
-        return END_NS if self.hours == HOURS else NOON_NS
-
-    @property
-    def start_ns(self) -> int:
-        return self.end_ns - self.hours * HOUR_NS
-
-    def request(self) -> tuple[str, dict[str, str]]:
-        start, end = str(self.start_ns), str(self.end_ns)
-        if self.path:
-            return self.path, {"start": start, "end": end} | ({"query": self.query} if self.query else {})
-        if self.query.startswith("{"):
-            return "query_range", {"query": self.query, "start": start, "end": end, "limit": "100"}
-        if self.step:  # the window of the first step begins at the start
-            start = str(self.start_ns + self.step * 1_000_000_000)
-            return "query_range", {"query": self.query, "start": start, "end": end, "step": str(self.step)}
-        return "query", {"query": self.query, "time": end}
-
-    def statement(self, logs: str) -> str:
-        first, last = (
-            datetime.fromtimestamp(at / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (self.start_ns, self.end_ns)
-        )
-        return self.sql.format(logs=logs, time=f"timestamp > '{first}' AND timestamp <= '{last}'")
-
-
-def cases(needle: str, trace_id: str) -> Iterator[Case]:
-    """Yield what issue 16 wants to be shown."""
-    for name, text in (("trace id in the line", needle), ("absent word", ABSENT)):
-        yield Case(f"needle: {name}", f'{ALL} |= "{text}"', target=1 / 25, sql=_has(text))
-    metadata = f"SELECT count(*) FROM {{logs}} WHERE {{time}} AND lower(hex(trace_id)) = '{trace_id}'"
-    yield Case("needle: trace id in metadata", f'{ALL} | trace_id="{trace_id}"', target=1 / 25, sql=metadata)
-    service_text = f"{_has('pool exhausted')} AND service_name = 'checkout'"
-    count = 'sum(count_over_time({service_name="checkout"} |= "pool exhausted" [24h]))'
-    yield Case("service + text, count", count, "unsorted", 1 / 20, service_text)
-    yield Case("text in all services, count", f'sum(count_over_time({ALL} |= "declined" [24h]))', sql=_has("declined"))
-    levels = _grouped("lower(severity)", 60)
-    by_level = f"sum by (detected_level) (count_over_time({ALL}[1m]))"
-    yield Case("level per minute, 24 h", by_level, "DuckDB", 1.5, levels, step=60)
-    yield Case("last 100 lines of a service", '{service_name="payment"}', target=1 / 20)
-    yield Case("last 100 lines of a namespace", '{k8s_namespace_name="ingress"}', target=1 / 20)
-    for service, parser, status, path in (
-        ("edge", "json", "message ->> '$.status'", "message ->> '$.path'"),
-        (
-            "gateway",
-            "logfmt",
-            r"regexp_extract(message, ' status=(\d+)', 1)",
-            r"regexp_extract(message, ' path=(\S+)', 1)",
-        ),
-    ):
-        yield Case(
-            f"{parser}: status by path, 1 h",
-            f'sum by (path) (count_over_time({{service_name="{service}"}} | {parser} | status >= 500 [1h]))',
-            "DuckDB",
-            sql=f"SELECT {path}, count(*) FROM {{logs}} WHERE {{time}} AND service_name = '{service}' "
-            f"AND CAST({status} AS INTEGER) >= 500 GROUP BY ALL",
-            hours=1,
-            lines=service,
-        )
-    for path, query in (("labels", ""), ("label/service_name/values", ""), ("series", ALL), ("index/volume", ALL)):
-        yield Case(f"{path}, 24 h", query, target=1 / 50, path=path)
-    yield from text_bench(needle)
-
-
-def text_bench(needle: str) -> Iterator[Case]:
-    def case(number: int, words: str, query: str, sql: str, target: float = 1.2, step: int = 0) -> Case:
-        baseline = "scan" if target < 1 else "DuckDB"
-        return Case(f"Q{number}: {words}", query, baseline, target, sql, step=step, is_sql_too=True)
-
-    def counted(filters: str, by: str = "", selector: str = ALL, window: str = "24h") -> str:
-        return f"sum{by}(count_over_time({selector} {filters} [{window}]))"
-
-    rare = "pool exhausted"
-    both = f"{_has('order')} AND message LIKE '%Osaka%'"
-    either = "SELECT count(*) FROM {logs} WHERE {time} AND (message LIKE '%declined%' OR message LIKE '%refused%')"
-    with_get = f"{_has(needle)} AND message LIKE '%GET%'"
-    yield case(1, "rare token", counted(f'|= "{needle}"'), _has(needle), 1 / 20)
-    yield case(2, "rare tokens, AND", counted(f'|= "{needle}" |= "GET"'), with_get, 1 / 20)
-    yield case(3, "tokens, AND", counted('|= "order" |= "Osaka"'), both)
-    yield case(4, "tokens, OR", counted('|= "declined" or "refused"'), either)
-    yield case(
-        5,
-        "token of a service",
-        counted('|= "order"', selector='{service_name="checkout"}'),
-        f"{_has('order')} AND service_name = 'checkout'",
-    )
-    yield case(
-        6,
-        "token, severity",
-        counted('|= "request" | detected_level="error"'),
-        f"{_has('request')} AND severity = 'ERROR'",
-    )
-    yield case(
-        7,
-        "token by service",
-        counted('|= "order"', " by (service_name) "),
-        "SELECT service_name, count(*) FROM {logs} WHERE {time} AND message LIKE '%order%' GROUP BY ALL",
-    )
-    yield case(
-        8,
-        "rare text of a service",
-        counted(f'|= "{rare}"', selector='{service_name="checkout"}'),
-        f"{_has(rare)} AND service_name = 'checkout'",
-        1 / 20,
-    )
-    yield case(
-        9,
-        "token by severity, hourly",
-        counted('|= "order"', " by (detected_level) ", window="1h"),
-        _grouped("lower(severity)", 3600, "AND message LIKE '%order%'"),
-        step=3600,
-    )
-
-
-def _has(text: str) -> str:
-    return f"SELECT count(*) FROM {{logs}} WHERE {{time}} AND message LIKE '%{text}%'"
-
-
-def _grouped(label: str, seconds: int, more: str = "") -> str:
-    """Count by a label and by the start of a window. A window has its end, not its start, as in LogQL."""
-    start = f"(epoch_ns(timestamp) - 1) // {seconds * 1_000_000_000} * {seconds}"
-    return f"SELECT {label}, {start}, count(*) FROM {{logs}} WHERE {{time}} {more} GROUP BY ALL"
+    seconds: float
+    baseline: float
+    target: float
+    peers: Mapping[str, float] = field(default_factory=dict)
 
 
 class Side:
@@ -194,15 +75,11 @@ class Side:
         self._process = process
         self._client = httpx.Client(base_url=url, timeout=timeout)
 
-    def loki(self, case: Case) -> Answer | None:
-        path, parameters = case.request()
-        response = self._client.get(f"/loki/api/v1/{path}", params=parameters)
-        return loki_answer(case, response)
+    def loki(self, case: Case) -> httpx.Response:
+        return get(self._client, case.loki_request())
 
-    def sql(self, case: Case) -> Answer:
-        response = self._client.post("/api/v1/sql", json={"query": case.statement("logs")})
-        _check(response)
-        return row_answer(tuple(row.values()) for row in response.json()["rows"])
+    def sql(self, case: Case) -> httpx.Response:
+        return checked(self._client.post("/api/v1/sql", json={"query": case.statement("logs")}))
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of the process and of those that it started, so far."""
@@ -220,104 +97,71 @@ class Side:
         return sum(ticks.get(number, 0) for number in own) / os.sysconf("SC_CLK_TCK")
 
 
-def _check(response: httpx.Response) -> None:
-    if response.status_code != 200:
-        raise ValueError(f"status {response.status_code}: {response.text.strip()[:200]}")
-
-
-def loki_answer(case: Case, response: httpx.Response) -> Answer | None:
-    """Return the counts of an answer; None if it is a list."""
-    _check(response)
-    data = response.json().get("data")
-    if case.path:
-        return None
-    if data["resultType"] == "streams":
-        return Counter({(): sum(len(stream["values"]) for stream in data["result"])})
-    answer: Answer = Counter()
-    for series in data["result"]:
-        labels = tuple(value for _, value in sorted(series["metric"].items()))
-        if "value" in series:
-            answer[labels] += int(float(series["value"][1]))
-        for at, value in series.get("values", ()):
-            answer[*labels, str(int(at) - case.step)] += int(float(value))
-    return +answer
-
-
-def row_answer(rows: Any) -> Answer:
-    return +Counter({tuple(map(str, row[:-1])): int(row[-1]) for row in rows})
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
-    answer = work()
-    return time.perf_counter() - began, answer
-
-
 class Run:
     """Asks the cases. `failures` counts errors, answers that differ and targets that were missed."""
 
-    def __init__(self, side: Side, peers: list[Peer], files: list[str], unsorted: list[str], repeat: int) -> None:
-        self._side, self._peers, self._repeat = side, peers, repeat
+    def __init__(self, side: Side, lake: BenchLake, unsorted: Sequence[str], repeat: int) -> None:
+        self._side, self._repeat = side, repeat
         self._duckdb = duckdb.connect()
-        self._logs = f"read_parquet({files}, union_by_name=true)"
+        self._logs = _parquet(lake.files)
         absent = "SELECT count(*) FROM {logs} WHERE message LIKE '%" + ABSENT + "%'"
         self.seconds = {
-            name: self._best(lambda logs=logs: self._duckdb.sql(absent.format(logs=logs)).fetchall())[0]  # type: ignore[misc]
-            for name, logs in (("scan", self._logs), ("unsorted", f"read_parquet({unsorted}, union_by_name=true)"))
+            name: self._best(lambda logs=logs: self._duckdb.sql(absent.format(logs=logs)).fetchall()).seconds  # type: ignore[misc]
+            for name, logs in (("scan", self._logs), ("unsorted", _parquet(unsorted)))
         }
         self.failures = 0
+        self.rows: list[Row] = []
 
-    def ask(self, case: Case) -> None:
+    def ask(self, case: Case, peers: Sequence[Peer]) -> None:
         try:
-            self._ask(case)
+            self._ask(case, peers)
         except (ValueError, KeyError, httpx.HTTPError, duckdb.Error) as error:
             self.failures += 1
             print(f"{case.name:32} ERROR {type(error).__name__}: {error}", flush=True)
 
-    def _ask(self, case: Case) -> None:
+    def _ask(self, case: Case, peers: Sequence[Peer]) -> None:
         before = self._side.cpu_seconds()
-        mine, answer = self._best(lambda: self._side.loki(case))
-        cpu = (self._side.cpu_seconds() - before) / (self._repeat + 1)
-        ways = {"": mine}
-        theirs, right = self._best(lambda: self._hand_written(case)) if case.sql else (0.0, None)
+        mine = self._best(lambda: self._side.loki(case))
+        cpu = (self._side.cpu_seconds() - before) / mine.turns
+        answer = loki_answer(case, mine.answer)
+        by_hand = self._best(lambda: self._duckdb.sql(case.statement(self._logs)).fetchall()) if case.sql else None
+        right = row_answer(by_hand.answer) if by_hand else None
+        if right and case.is_log_query:
+            right = Answer({key: min(LIMIT, count) for key, count in right.items()})
+        baseline = by_hand.seconds if by_hand and case.baseline == "DuckDB" else self.seconds[case.baseline]
         self._compare(case, "LogQL", answer, right)
-        if case.is_sql_too:
-            ways["SQL"], rows = self._best(lambda: self._side.sql(case))
-            self._compare(case, "SQL", rows, right)
-        baseline = theirs if case.baseline == "DuckDB" else self.seconds[case.baseline]
-        for way, seconds in ways.items():
-            self._report(f"{case.name}{way and ' as ' + way}", seconds, case, baseline)
+        self._report(case.name, mine.seconds, case, baseline)
         if case.lines:
             self._report_lines(case, cpu)
-        for peer in self._peers:
-            self._beside(case, peer, mine)
+        beside = {peer.name: seconds for peer in peers if (seconds := self._beside(case, peer, mine.seconds, answer))}
+        self.rows.append(Row(case.name, mine.seconds, baseline, case.target, beside))
+        if case.is_sql_too:
+            sql = self._best(lambda: self._side.sql(case))
+            self._compare(case, "SQL", row_answer(tuple(row.values()) for row in sql.answer.json()["rows"]), right)
+            self._report(f"{case.name} as SQL", sql.seconds, case, baseline)
+            self.rows.append(Row(f"{case.name} as SQL", sql.seconds, baseline, case.target))
 
-    def _best(self, work: Callable[[], Any]) -> tuple[float, Any]:
-        turns = [timed(work) for _ in range(self._repeat + 1)]
-        return min(seconds for seconds, _ in turns[1:]), turns[-1][1]
-
-    def _hand_written(self, case: Case) -> Answer:
-        return row_answer(self._duckdb.sql(case.statement(self._logs)).fetchall())
+    def _best(self, work: Callable[[], Any]) -> Timing:
+        began, best, turns, answer = time.perf_counter(), float("inf"), 0, None
+        while turns <= self._repeat and (turns < 2 or time.perf_counter() - began < _ENOUGH_SECONDS):
+            turn = time.perf_counter()
+            answer = work()
+            best = min(best, time.perf_counter() - turn) if turns else best
+            turns += 1
+        return Timing(best, turns, answer)
 
     def _compare(self, case: Case, way: str, answer: Answer | None, right: Answer | None) -> None:
-        if answer is None or right is None:
-            return
-        is_log_query = case.query.startswith("{")
-        if is_log_query:
-            right = Counter({key: min(100, count) for key, count in right.items()})
-        if +answer != +right:
+        if differs := difference(answer, right):
             self.failures += 1
-            mine, other = answer - right, right - answer
-            print(f"{case.name:32} DIFFERS as {way}: {str(mine)[:150]} against {str(other)[:150]}")
+            print(f"{case.name:32} DIFFERS as {way}: {differs}")
 
     def _report(self, name: str, seconds: float, case: Case, baseline: float) -> None:
         ratio = seconds / baseline
-        shown, aim = (f"{value:.2f}x" if value > 0.9 else f"1/{1 / value:.1f}" for value in (ratio, case.target or 1))
-        goal = f" (target {aim})" if case.target else ""
+        goal = f" (target {_times(case.target)})" if case.target else ""
         missed = bool(case.target) and ratio > case.target
         self.failures += missed
         print(
-            f"{name:32} {seconds * 1e3:9.1f} ms  {case.baseline} {baseline * 1e3:9.1f} ms  {shown:8}{goal}"
+            f"{name:32} {seconds * 1e3:9.1f} ms  {case.baseline} {baseline * 1e3:9.1f} ms  {_times(ratio):8}{goal}"
             f"{' MISSED' if missed else ''}",
             flush=True,
         )
@@ -331,16 +175,45 @@ class Run:
         self.failures += speed < 1e6
         print(f"{'':32} {lines} lines, {speed / 1e6:.2f}M lines per CPU second (target 1M)", flush=True)
 
-    def _beside(self, case: Case, peer: Peer, mine: float) -> None:
+    def _beside(self, case: Case, peer: Peer, mine: float, answer: Answer | None) -> float:
+        """Return the seconds of a peer, 0 if it gives no answer."""
         try:
-            seconds, _ = self._best(lambda: peer.ask(case.name, *case.request()))
-        except (ValueError, httpx.HTTPError) as error:
-            print(f"{'':32} {peer.name}: {error}")
-        else:
-            print(f"{'':32} {peer.name} {seconds * 1e3:.1f} ms: {mine / seconds:.2f}x")
+            seconds, _, response = self._best(lambda: peer.ask(case))
+            differs = difference(peer.read(case, response), answer)
+        except (ValueError, KeyError, httpx.HTTPError) as error:
+            print(f"{'':32} {peer.name}: {type(error).__name__}: {error}", flush=True)
+            return 0
+        ratio = _times(mine / seconds)
+        print(f"{'':32} {peer.name} {seconds * 1e3:.1f} ms: {ratio}{differs and ' DIFFERS: ' + differs}", flush=True)
+        return seconds
+
+    def lines_by_hour(self) -> Answer:
+        return row_answer(self._duckdb.sql(LINES_BY_HOUR.statement(self._logs)).fetchall())
 
 
-def run(lake: BenchLake, unsorted: list[str], scratch: Path, options: argparse.Namespace) -> bool:
+def _parquet(files: Sequence[str]) -> str:
+    return f"read_parquet({list(files)}, union_by_name=true)"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio > 0.9 else f"1/{1 / ratio:.1f}"
+
+
+def print_table(rows: Sequence[Row], peers: Sequence[str]) -> None:
+    """Print all cases: our time, by the baseline, by each peer."""
+    print(f"\n{'case':40}{'ours ms':>9}{'baseline':>10}{'target':>8}", end="")
+    print(*(f"{f'{name} ms':>19}{'ratio':>9}" for name in peers), sep="")
+    for row in rows:
+        target = _times(row.target) if row.target else "-"
+        print(f"{row.name:40}{row.seconds * 1e3:9.1f}{_times(row.seconds / row.baseline):>10}{target:>8}", end="")
+        for name in peers:
+            seconds = row.peers.get(name)
+            time_ms, ratio = (f"{seconds * 1e3:.1f}", _times(row.seconds / seconds)) if seconds else ("-", "-")
+            print(f"{time_ms:>19}{ratio:>9}", end="")
+        print()
+
+
+def run(lake: BenchLake, fresh: BenchLake, scratch: Path, options: argparse.Namespace) -> bool:
     environment = {
         "DATABASE_URL": lake.url,
         "LAKERUNNER_STORE": (lake.directory / "store").as_uri(),
@@ -352,15 +225,19 @@ def run(lake: BenchLake, unsorted: list[str], scratch: Path, options: argparse.N
     beside = sum(sum(segment.statistics["side_bytes"].values()) for segment in lake.segments)
     print(f"{rows} lines in {len(lake.segments)} segments: {size / rows:.1f} B a line, {beside / rows:.1f} B beside it")
     with ExitStack() as stack:
-        peers = list(stack.enter_context(log_peers(scratch, options.rows, mixed_batches)))
         served = stack.enter_context(query_api(scratch / "api", environment))
         side = Side(served.url, served.process.popen.pid, options.timeout)
-        turns = Run(side, peers, lake.files, unsorted, options.repeat)
+        turns = Run(side, lake, fresh.unsorted_files, options.repeat)
+        peers: list[Peer] = []
+        if options.peers:
+            given = (fresh.directory / "peers", options.rows, mixed_batches, turns.lines_by_hour())
+            peers, turns.failures = stack.enter_context(log_peers(*given))
         needle, trace_id = needles(lake)
         print(f"scan {turns.seconds['scan'] * 1e3:.0f} ms, unsorted {turns.seconds['unsorted'] * 1e3:.0f} ms")
         for case in cases(needle, trace_id):
             if options.only in case.name:
-                turns.ask(case)
+                turns.ask(case, peers)
+        print_table(turns.rows, [peer.name for peer in peers])
         return not turns.failures
 
 
@@ -383,6 +260,9 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="ask the lake as ingested, not the tended one")
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--timeout", type=float, default=120, help="seconds that a request may take")
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True, help="VictoriaLogs and Loki too"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as scratch, ExitStack() as stack:
         began = time.perf_counter()
@@ -390,7 +270,7 @@ def main() -> None:
         fresh = stack.enter_context(bench_lake(directory, options.rows, mixed_batches))
         lake = fresh if options.fresh else stack.enter_context(tended_lake(directory))
         print(f"ready after {time.perf_counter() - began:.0f} s; best of {options.repeat}")
-        if not run(lake, fresh.unsorted_files, Path(scratch), options):
+        if not run(lake, fresh, Path(scratch), options):
             sys.exit(1)
 
 

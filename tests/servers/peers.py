@@ -1,4 +1,4 @@
-"""Real peers beside the lake: Prometheus, the OpenTelemetry collector, telemetrygen, built by `make peers`.
+"""Real peers beside the lake: Prometheus, Loki, the OpenTelemetry collector and others, built by `make peers`.
 
 They are outside the repo, in ~/.cache/lakerunner-peers or where LAKERUNNER_PEERS says; a test whose peer is not there
 is skipped. Everything listens on loopback, on free ports.
@@ -20,10 +20,15 @@ from servers.lake import Process, wait_until
 _SECONDS = 60
 
 
+def peer_program(name: str) -> Path:
+    """Return where `make peers` puts the program."""
+    root = Path(os.environ.get("LAKERUNNER_PEERS", "~/.cache/lakerunner-peers")).expanduser()
+    return root / "bin" / name
+
+
 def peer(name: str) -> Path:
     """The program; skips the test where it was not built."""
-    root = Path(os.environ.get("LAKERUNNER_PEERS", "~/.cache/lakerunner-peers")).expanduser()
-    program = root / "bin" / name
+    program = peer_program(name)
     if not program.exists():
         pytest.skip(f"{name} is not there: `make peers` builds it")
     return program

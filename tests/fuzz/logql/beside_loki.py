@@ -32,8 +32,7 @@ from fuzz.logql.lakes import exported, ingested, pushed
 from fuzz.logql.lines import END, SECOND, START, Delivery, Row, random_deliveries
 from fuzz.logql.slow_evaluator import SlowEntry
 from query.sample_lake import Lake, removed
-from servers.lake import wait_until
-from servers.loki import running_loki
+from servers.loki import flush_loki, running_loki
 
 PER_LAKE = 500
 SECONDS = 20  # that Loki has for an answer
@@ -157,7 +156,8 @@ def beside_loki(directory: Path, seed: int) -> Iterator[BesideLoki]:
         ):
             for delivery in deliveries:
                 _send(theirs, delivery)
-            _wait_for_lines(theirs, sum(len(delivery.rows) for delivery in deliveries))
+            flush_loki(theirs)
+            _check_lines(theirs, sum(len(delivery.rows) for delivery in deliveries))
             yield BesideLoki(ours, theirs)
     finally:
         lake.close()
@@ -189,16 +189,10 @@ def _send(client: httpx.Client, delivery: Delivery) -> None:
     assert response.is_success, response.text
 
 
-def _wait_for_lines(client: httpx.Client, count: int) -> None:
-    """Make chunks of the lines: a Loki looks for lines of that age in chunks alone."""
-    assert client.post("/flush").is_success
+def _check_lines(client: httpx.Client, count: int) -> None:
     query: dict[str, str | int] = {"query": '{service_name=~".+"}', "start": START, "end": END + SECOND, "limit": _ALL}
-
-    def found() -> bool:
-        result = client.get("/loki/api/v1/query_range", params=query).json()["data"]["result"]
-        return sum(len(stream["values"]) for stream in result) == count
-
-    wait_until(found, f"{count} lines in Loki", SECONDS)
+    result = client.get("/loki/api/v1/query_range", params=query).json()["data"]["result"]
+    assert sum(len(stream["values"]) for stream in result) == count
 
 
 def main(given: list[str]) -> int:
