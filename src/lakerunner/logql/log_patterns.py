@@ -18,11 +18,11 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.logql.columns.line_columns import RELATION
+from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.logql.log_lines import LogLines
 from lakerunner.logql.log_rows import lines_scan
 from lakerunner.logql.pattern_text import SPACES, signature
 from lakerunner.logql.text.syntax import Pipeline
-from lakerunner.model.labels.matcher import SelectorTest
 from lakerunner.model.labels.row_view import within
 from lakerunner.model.segment import digest64
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
@@ -35,7 +35,6 @@ from lakerunner.model.streams.log_record import (
     line_of,
     metadata_of,
     scope_metadata_of,
-    stored_stream_of,
 )
 from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
@@ -242,10 +241,9 @@ class _GroupReader:
     """Adds the groups of the streams that meet the selector."""
 
     def __init__(self, pipeline: Pipeline, rules: StreamRules, groups: LineGroups) -> None:
-        self._test = SelectorTest(pipeline.matchers)
+        self._stream = SelectedStreams(pipeline.matchers, rules)
         self._rules = rules
         self._groups = groups
-        self._streams: dict[tuple[str, str], ResourceLabels | None] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         for row in batch.to_pylist():
@@ -257,13 +255,6 @@ class _GroupReader:
             key = GroupKey(row["fingerprint"], row["is_odd"], level or UNKNOWN)
             readable = [line for line in lines if has_pattern(line)]
             self._groups.add(key, {row["bucket"]: row["entries"]}, readable, row["low"], row["high"])
-
-    def _stream(self, attributes: str, schema_url: str) -> ResourceLabels | None:
-        key = attributes, schema_url
-        if key not in self._streams:
-            found = stored_stream_of(self._rules)(attributes, schema_url)
-            self._streams[key] = found if self._test(tuple(found.labels.items())) else None
-        return self._streams[key]
 
     def _level(self, record: Mapping[str, Any], stream: ResourceLabels, line: str) -> str:
         fields = RecordFields(

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.logql.columns.line_columns import RELATION
+from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.model.condition import Condition
-from lakerunner.model.labels import Labels
-from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.labels.row_view import within
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.streams.log_record import (
@@ -27,7 +27,6 @@ from lakerunner.model.streams.log_record import (
     line_of,
     metadata_of,
     scope_metadata_of,
-    stored_stream_of,
 )
 from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import StreamRules
@@ -121,9 +120,8 @@ class LogReader:
     unit."""
 
     def __init__(self, matchers: Matchers, rules: StreamRules) -> None:
-        self._test = SelectorTest(matchers)
+        self._stream = SelectedStreams(matchers, rules)
         self._rules = rules
-        self._streams: dict[tuple[str, str], ResourceLabels | None] = {}
         self._scopes: dict[tuple[Any, ...], Mapping[str, str]] = {}
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[LogRow]:
@@ -140,15 +138,6 @@ class LogReader:
             stream = streams[number]
             if stream is not None:
                 yield self._row(_Values(*values), stream, metadata[scope_number])
-
-    def _stream(self, attributes: str, schema_url: str) -> ResourceLabels | None:
-        """Return the stream of a resource, None if it does not meet the matchers."""
-        key = attributes, schema_url
-        if key not in self._streams:
-            found = stored_stream_of(self._rules)(attributes, schema_url)
-            labels: Labels = tuple(found.labels.items())
-            self._streams[key] = found if self._test(labels) else None
-        return self._streams[key]
 
     def _scope_metadata(self, scope: tuple[Any, ...]) -> Mapping[str, str]:
         if scope not in self._scopes:

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.logql.columns.deliveries import Deliveries
+from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.logql.stream_counts import SegmentStreams, all_deliveries, doubtful_segments
-from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.segment import Segment
 from lakerunner.model.streams.log_record import stored_stream_of
 from lakerunner.model.streams.stream_rules import StreamRules
@@ -66,11 +67,11 @@ def stored_streams(
     """Return None if a segment has no table, or a row may be in the segments twice."""
     if any(segment.id not in tables for segment in segments):
         return None
-    test, stream = SelectorTest(matchers), stored_stream_of(rules)
+    selected = SelectedStreams(matchers, rules)
     resources: dict[int, tuple[str, str]] = {}
 
     def name(attributes: str, schema_url: str) -> str | None:
-        return "" if test(tuple(stream(attributes, schema_url).labels.items())) else None
+        return None if selected(attributes, schema_url) is None else ""
 
     names: dict[int, str | None] = {}
     views = {segment.id: SegmentStreams(tables[segment.id], names, name) for segment in segments}

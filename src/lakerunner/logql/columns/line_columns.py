@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.logql.stages.line_labels import ERROR, ERROR_DETAILS, EXTRACTED, PRESERVE_ERROR
-from lakerunner.model.labels import Labels
-from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.streams.label_names import label_name
 from lakerunner.model.streams.line_level import line_level
@@ -33,7 +33,6 @@ from lakerunner.model.streams.log_record import (
     metadata_of,
     scope_metadata_of,
     stated_level_of,
-    stored_stream_of,
 )
 from lakerunner.model.streams.stored_attributes import attributes_of
 from lakerunner.model.streams.stream_rules import AttributeRule, StreamRules
@@ -228,11 +227,10 @@ class ColumnReader:
     """Reads the rows of the streams that meet the matchers. It remembers streams and origins for further batches."""
 
     def __init__(self, matchers: Matchers, needs: LineNeeds) -> None:
-        self._test = SelectorTest(matchers)
+        self._stream = SelectedStreams(matchers, needs.rules)
         self._needs = needs
         self._rules = needs.rules
         self._unlevelled = replace(needs.rules, detect_levels=False)
-        self._streams: dict[tuple[str, str], ResourceLabels | None] = {}
         self._origins: dict[tuple[Any, ...], RowOrigin] = {}
 
     def select(self, batch: pa.RecordBatch) -> LineColumns:
@@ -299,15 +297,6 @@ class ColumnReader:
         if not self._needs.level:
             level = ""
         return RowOrigin(resource, metadata_of(record, resource, scope, "", self._unlevelled), level)
-
-    def _stream(self, attributes: str, schema_url: str) -> ResourceLabels | None:
-        """Return the stream of a resource, None if it does not meet the matchers."""
-        key = attributes, schema_url
-        if key not in self._streams:
-            found = stored_stream_of(self._rules)(attributes, schema_url)
-            labels: Labels = tuple(found.labels.items())
-            self._streams[key] = found if self._test(labels) else None
-        return self._streams[key]
 
     def _lines(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mapping[int, str]]:
         """Return the lines, and those that no array can hold."""
