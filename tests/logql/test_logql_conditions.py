@@ -59,10 +59,13 @@ WORDS = [
     "été",
 ]
 RESOURCE_KEYS = ["service.name", "service_name", "service", "app", "job", "container", "k8s.container.name", "env"]
+RESOURCE_KEYS += ["detected_level", "severity"]
 RECORD_KEYS = ["trace_id", "trace.id", "trace", "user", "user.id", "user__id", "status", "severity_text", "zone"]
+RECORD_KEYS += ["detected.level", "level"]
 NAMES = ["service_name", "env", "job", "container", "k8s_container_name", "trace_id", "user_id", "user__id", "status"]
-NAMES += ["user", "severity_text", "trace", "scope_name", "zone_a"]
+NAMES += ["user", "severity_text", "trace", "scope_name", "zone_a", *["detected_level"] * 4]
 VALUES = ["cart", "pay", "prod", "unknown_service", "5", "0.5", "1", "true", "é", "lib", *TRACES, TRACES[0].upper()]
+VALUES += ["error", "info", "unknown"]
 RULES = [
     StreamRules(),
     StreamRules(detect_levels=False, service_labels=("job", "app")),
@@ -73,6 +76,7 @@ RULES = [
     ),
     StreamRules((AttributeRule(Action.LABEL, regex="en.|job"),)),
     StreamRules((AttributeRule(Action.DROP, ("job",)), AttributeRule(Action.LABEL, ("job", "app")))),
+    StreamRules((), (), (AttributeRule(Action.DROP, ("level",)),)),
 ]
 
 
@@ -119,6 +123,7 @@ def odd_records(request: Any, chance: random.Random, *, plain: bool) -> None:
                 fill(record.body, chance, [*WORDS, *(f"{word} then {WORDS[0]}" for word in WORDS)])
             record.trace_id = bytes.fromhex(chance.choice([*TRACES, ""]))
             record.severity_text = chance.choice(["", "pay", "INFO"])
+            record.severity_number = chance.choice([0, 9, 17])
             for key in RECORD_KEYS:
                 if chance.random() < (0.004 if key == "zone" else 0.25):
                     fill(record.attributes.add(key=key).value, chance, [*VALUES, ""])
@@ -278,6 +283,7 @@ def clean_records(request: Any, kind: str) -> None:
         for n in range(1000):
             record = scope.log_records.add(time_unix_nano=START + n * 1000)
             trace = chance.randbytes(16)
+            record.severity_number = 17 if n % 100 == 0 else 9
             line = f"{service} took {n} ms, trace {trace.hex()}"
             if kind == "maps":
                 record.body.kvlist_value.values.add(key="text").value.string_value = line
@@ -341,6 +347,9 @@ def test_row_groups_without_a_match_are_left_out(clean: list[Held], query: str, 
         (f'{{service_name=~".+"}} | trace_id="{_ID}"', [0, 0, 1]),
         (f'{{service_name="pay"}} | trace_id="{_ID}"', [0, 0, 0]),
         ('{service_name=~".+"} | user_id > 5', [0, 0, 0]),
+        # A Loki stream has no severity: its level is the word "trace" of the lines.
+        ('{service_name=~".+"} | detected_level="error"', [40, 40, 0]),
+        ('{service_name="pay"} | detected_level=~"trace|fatal"', [0, 0, 1000]),
         ('{service_name=~".+"} |= "absent"', [4000, 4000, 4000]),
     ],
 )

@@ -36,6 +36,7 @@ from lakerunner.model.condition import (
     Equals,
     Labelled,
     Present,
+    Stored,
     any_of,
     regex_values,
 )
@@ -49,8 +50,10 @@ from lakerunner.model.streams.log_record import (
     SERVICE_KEY,
     SERVICE_NAME,
     UNKNOWN_SERVICE,
+    holds_stored_levels,
 )
 from lakerunner.model.streams.stream_rules import RESOURCE_LABELS, Action, StreamRules
+from lakerunner.plan.scan import DETECTED_LEVEL as STORED_LEVEL
 
 _SET_LABELS = (Json, Logfmt, Regexp, Pattern, Unpack, LabelFormat)
 _IS_LOKI = Equals("resource_schema_url", (LOKI_STREAM, LOKI_STREAM_SERVICE))
@@ -59,7 +62,6 @@ _COLUMNS = frozenset({"severity_text", "event_name", "scope_name", "scope_versio
 _IDS = frozenset({"trace_id", "span_id"})
 _WITHOUT_CONDITION = frozenset(
     {
-        DETECTED_LEVEL,
         ERROR,
         ERROR_DETAILS,
         "observed_timestamp",
@@ -162,6 +164,10 @@ def _of_label(name: str, values: Values, rules: StreamRules) -> tuple[Condition,
     if name in _WITHOUT_CONDITION or name.endswith(EXTRACTED):
         return ()
     branches: list[Condition] = [Labelled(scope.map_column, name, values) for scope in (ATTRIBUTES, RESOURCE, SCOPE)]
+    if name == DETECTED_LEVEL:
+        if values is None or not holds_stored_levels(rules):
+            return ()
+        branches.append(Stored(STORED_LEVEL, values))
     if name == SERVICE_NAME:
         derived = _of_stream(name, values, rules)
         if not derived:

@@ -62,6 +62,14 @@ class NotNull:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The column is one of these texts, in segments that have it; no language knows its name."""
+
+    column: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class AnyOf:
     """At least one of these holds."""
 
@@ -75,7 +83,7 @@ class AllOf:
     conditions: tuple[Condition, ...]
 
 
-Leaf = Equals | Contains | Present | Labelled | NotNull
+Leaf = Equals | Contains | Present | Labelled | NotNull | Stored
 Condition = Leaf | AnyOf | AllOf
 MOST_ALTERNATIVES = 64  # of one AnyOf that a pattern gives; each costs a lookup in every text index
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
-from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present, Stored
 from lakerunner.model.display import sql_quoted
 from lakerunner.model.signal import Attribute
 from lakerunner.model.tier import RAW, tier_text
@@ -79,6 +79,8 @@ def _condition(condition: Condition) -> str:
             return f"{scope} has label {name} of {', '.join(map(sql_quoted, values or ()))}"
         case NotNull(column):
             return f"{column} is not null"
+        case Stored(column, values):
+            return f"stored {column} is one of {', '.join(map(sql_quoted, values))}"
         case AnyOf(conditions):
             return " or ".join(map(_part, conditions))
         case AllOf(conditions):

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
-from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Contains, Equals, Labelled, NotNull, Present, Stored
 from lakerunner.model.condition import Leaf as ConditionLeaf
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Column, Segment
@@ -29,7 +29,7 @@ MAX_LEVELS = 400
 VERSION = 6
 _SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
 _LEAVES: dict[str, type[ConditionLeaf]] = {
-    kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull)
+    kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull, Stored)
 }
 _TREES: dict[str, type[AnyOf] | type[AllOf]] = {kind.__name__: kind for kind in (AnyOf, AllOf)}
 

@@ -21,7 +21,6 @@ from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.logql.stages.line_labels import ERROR, ERROR_DETAILS, EXTRACTED, PRESERVE_ERROR
 from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
-from lakerunner.model.streams.label_names import label_name
 from lakerunner.model.streams.line_level import line_level
 from lakerunner.model.streams.line_levels import LINE_LEVELS, line_levels
 from lakerunner.model.streams.log_record import (
@@ -29,13 +28,14 @@ from lakerunner.model.streams.log_record import (
     RecordFields,
     ResourceLabels,
     ScopeFields,
+    holds_stored_levels,
     line_of,
     metadata_of,
     scope_metadata_of,
     stated_level_of,
 )
 from lakerunner.model.streams.stored_attributes import attributes_of
-from lakerunner.model.streams.stream_rules import AttributeRule, StreamRules
+from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import ARRIVED, DETECTED_LEVEL, RESOURCE_ID, ROW_NUMBER, Scan
 
@@ -83,11 +83,6 @@ class LineNeeds:
         return self.rules.detect_levels and (self.names is None or DETECTED_LEVEL in self.names)
 
     @property
-    def trusts_levels(self) -> bool:
-        """Return whether levels are those that ingest found by the default rules."""
-        return not any(map(_may_change_level, (*self.rules.resource, *self.rules.scope, *self.rules.record)))
-
-    @property
     def fields(self) -> tuple[str, ...]:
         """Return the columns of fields that can give a wanted label, in the order in which they are stored."""
         known = _FIELDS | _SCOPE_FIELDS
@@ -98,7 +93,7 @@ class LineNeeds:
         """Return the scan of the lines of [start_ns, end_ns)."""
         start, end = max(start_ns, MIN_NS), min(end_ns, MAX_NS)
         line = _LINE if self.line or self.level else ()
-        level = (DETECTED_LEVEL,) if self.level and self.trusts_levels else ()
+        level = (DETECTED_LEVEL,) if self.level and holds_stored_levels(self.rules) else ()
         wanted = frozenset(_LINE if self.line else ()) | (self.names or frozenset()) | {DETECTED_LEVEL}
         sources = {*LEVEL_TELLING, *_LINE} - wanted if level and self.names is not None else set()
         labels = None if self.names is None else tuple(sorted(self.names | (LEVEL_TELLING if self.level else set())))
@@ -119,12 +114,6 @@ class LineNeeds:
             labels=labels,
             level_sources=tuple(sorted(sources)),
         )
-
-
-def _may_change_level(rule: AttributeRule) -> bool:
-    """Return whether a rule may hide or move an attribute that states a level; what a map holds counts as well."""
-    names = tuple(label_name(key).strip("_") for key in rule.attributes)
-    return bool(rule.regex) or any(telling.startswith(names) for telling in LEVEL_TELLING)
 
 
 class RowOrigin(NamedTuple):

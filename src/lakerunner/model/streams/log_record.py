@@ -20,7 +20,7 @@ from lakerunner.model.streams.attribute_text import flattened, value_text
 from lakerunner.model.streams.label_names import is_label_name, label_name
 from lakerunner.model.streams.line_level import LEVEL_NAMES, LEVELS, UNKNOWN, line_level
 from lakerunner.model.streams.stored_attributes import attributes_of
-from lakerunner.model.streams.stream_rules import Action, AttributeNames, StreamRules
+from lakerunner.model.streams.stream_rules import Action, AttributeNames, AttributeRule, StreamRules
 from lakerunner.model.typed_json import Value as AttributeValue
 from lakerunner.model.typed_json import decode_value as value_of_json
 
@@ -34,6 +34,7 @@ __all__ = [
     "Resource",
     "ResourceLabels",
     "ScopeFields",
+    "holds_stored_levels",
     "line_of",
     "metadata_of",
     "scope_metadata_of",
@@ -218,6 +219,17 @@ def stated_level_of(
         given = [one[DETECTED_LEVEL] for one in shared if DETECTED_LEVEL in one]
         return True, given[-1] if given else None
     return level is not None, level
+
+
+def holds_stored_levels(rules: StreamRules) -> bool:
+    """Return whether levels are those that ingest found by the default rules."""
+    return rules.detect_levels and not any(map(_may_change_level, (*rules.resource, *rules.scope, *rules.record)))
+
+
+def _may_change_level(rule: AttributeRule) -> bool:
+    """Return whether a rule may hide or move an attribute that states a level; what a map holds counts as well."""
+    names = tuple(label_name(key).strip("_") for key in rule.attributes)
+    return bool(rule.regex) or any(telling.startswith(names) for telling in LEVEL_TELLING)
 
 
 def _own_metadata(record: RecordFields, rules: StreamRules, *, is_loki: bool) -> dict[str, str]:

@@ -33,6 +33,7 @@ from lakerunner.model.condition import (
     Leaf,
     NotNull,
     Present,
+    Stored,
     leaves,
 )
 from lakerunner.model.segment import Segment
@@ -179,10 +180,12 @@ def empty_columns(scan: Scan, segment: Segment, footer: Footer, groups: Collecti
     maps = [scope.map_column for scope in SCOPES if scope.map_column in scan.internal]
     prefixes = tuple(_PREFIXES[name] for name in maps)
     attributes = (one.name for one in segment.columns if one.type and one.name.startswith(prefixes))
+    others = (scope.map_column for scope in SCOPES if scope.map_column not in maps)
     return frozenset(
         [
             *(name for name in (*scan.columns, *attributes) if known.is_empty(name, groups)),
             *(name for name in maps if not known.is_map_wanted(scan, name, groups)),
+            *(name for name in others if known.is_map_empty(name, groups)),
         ]
     )
 
@@ -304,6 +307,8 @@ class _SegmentFacts:
                 return self._labelled(scope, name, None if values is None else [_bytes(value) for value in values])
             case NotNull(column):
                 return self._holding(column, None)
+            case Stored(column, values) if column in self._types:
+                return self._holding(column, [_bytes(value) for value in values])
         return _any
 
     def _by_text(self, condition: Leaf, found: frozenset[int]) -> _Test:
@@ -368,13 +373,16 @@ class _SegmentFacts:
 
     def is_map_wanted(self, scan: Scan, map_column: str, groups: Collection[int]) -> bool:
         """Return whether the map may have an entry that the scan reads as an internal column."""
-        if self.is_empty(f"{map_column}.key_value.key", groups):
+        if self.is_map_empty(map_column, groups):
             return False
         if scan.labels is None or map_column == RESOURCE.map_column:
             return True
         unused = scan.level_sources if DETECTED_LEVEL in self._types else ()
         tests = (self._label_in_map(map_column, name) for name in scan.labels if name not in unused)
         return any(map(_either(tests), groups))
+
+    def is_map_empty(self, map_column: str, groups: Collection[int]) -> bool:
+        return self.is_empty(f"{map_column}.key_value.key", groups)
 
     def is_empty(self, path: str, groups: Collection[int]) -> bool:
         bounds = self._footer.bounds(path)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakerunner.lakeql.tables import ColumnKind, table_of_signal
-from lakerunner.model.condition import AllOf, AnyOf, Condition, Equals, Labelled, NotNull, Present
+from lakerunner.model.condition import AllOf, AnyOf, Condition, Equals, Labelled, NotNull, Present, Stored
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, SCOPE, SCOPES, Attribute
 from lakerunner.query.segment_cache.label_sources import LabelSources
@@ -71,6 +71,8 @@ class RowFilter:
                 return self._labelled(scope, name, values)
             case NotNull(column):
                 return self._read_only(column, "{} IS NOT NULL")
+            case Stored(column, values) if column in self._types:
+                return self._with_texts(column, values)
         return ANY_ROW  # of a literal: the query's own SQL looks for it
 
     def _column(self, name: str, values: tuple[str, ...]) -> RowTest:
