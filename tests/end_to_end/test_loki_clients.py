@@ -1,4 +1,4 @@
-"""Loki's own clients against a whole lake: logcli pages and lists, the canary pushes, tails and misses no line."""
+"""Loki's own clients against a whole lake: logcli pages, lists, tails; the canary pushes, tails and misses no line."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
-from servers.lake import Lake, lake, wait_until
+from lakerunner.api.tail.tail_api import TailLimits
+from servers.lake import Lake, Process, lake, wait_until
 from servers.peers import peer, run_peer, running_peer
 from servers.ports import free_port
 
@@ -20,6 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SECONDS = 120
 LINES, BATCH = 25_000, 1_000
+TAIL_BATCHES, TAIL_BATCH = 40, 25  # a batch is not more than the lines that logcli wants of those that are there: 30
+ORG_TAILS = TailLimits().org_tails
 CANARY_SECONDS = int(os.environ.get("CANARY_SECONDS", "60"))
 
 
@@ -30,16 +36,19 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield found
 
 
+def push(running: Lake, app: str, values: Sequence[tuple[int, str]]) -> None:
+    streams = [{"stream": {"app": app, "env": "test"}, "values": [[str(when), line] for when, line in values]}]
+    response = httpx.post(f"{running.url}/loki/api/v1/push", json={"streams": streams}, timeout=60)
+    assert response.status_code == 204, response.text
+
+
 @pytest.fixture(scope="module")
 def sent(running: Lake) -> list[str]:
     """Push lines of which up to seven have the same time, in the order in which they are expected."""
     start = time.time_ns() - 600 * 10**9
     values = [(start + number // 7 * 1000, f'{{"n":{number},"level":"info"}}') for number in range(LINES)]
     for first in range(0, LINES, BATCH):
-        chosen = [[str(when), line] for when, line in values[first : first + BATCH]]
-        streams = [{"stream": {"app": "pages", "env": "test"}, "values": chosen}]
-        response = httpx.post(f"{running.url}/loki/api/v1/push", json={"streams": streams}, timeout=60)
-        assert response.status_code == 204, response.text
+        push(running, "pages", values[first : first + BATCH])
 
     def entries() -> int:
         stats = httpx.get(f"{running.url}/loki/api/v1/index/stats", params={"query": '{app="pages"}'}, timeout=60)
@@ -82,6 +91,54 @@ def test_lists_and_metrics(running: Lake, sent: list[str]) -> None:
     assert count["value"][1] == "100"
     fields = logcli(running, "detected-fields", selector)
     assert re.search(r"label: n\b", fields) or '"n"' in fields
+
+
+def test_a_tail_shows_pushed_lines_once_and_in_order(running: Lake, tmp_path: Path) -> None:
+    with tailing(running, tmp_path) as tail:
+        expected: list[str] = []
+        for batch in range(TAIL_BATCHES):
+            chosen = [f"{batch} of {TAIL_BATCHES}: line {number}" for number in range(TAIL_BATCH)]
+            push(running, "tailed", [(time.time_ns(), line) for line in chosen])
+            expected += chosen
+            if batch in (0, 1, TAIL_BATCHES - 1):  # the first lines may be there already when the tail begins
+                shown(running, tail, expected[-1])
+        assert tail.stop() == 0
+    assert tail.text().splitlines() == expected
+    wait_until(lambda: may_open_tails(running, ORG_TAILS), "the place of the tail", SECONDS, running.process.text)
+    assert "Traceback" not in running.process.text()
+
+
+def test_a_tail_ends_with_the_reason_when_the_server_stops(tmp_path: Path) -> None:
+    peer("logcli")
+    with lake(tmp_path / "home") as stopping, tailing(stopping, tmp_path) as tail:
+        push(stopping, "tailed", [(time.time_ns(), "the only line")])
+        shown(stopping, tail, "the only line")
+        assert stopping.process.stop() == 0
+        assert tail.popen.wait(SECONDS) == 0
+    line, reason = tail.text().splitlines()
+    assert line == "the only line"
+    assert reason.endswith("websocket: close 1012: the server is stopping: connect again")
+
+
+def tailing(running: Lake, directory: Path) -> AbstractContextManager[Process]:
+    """Run logcli; its log has the lines alone, and its errors."""
+    arguments = [f"--addr={running.url}", "--quiet", "--output=raw", "query", '{app="tailed"}', "--tail"]
+    return running_peer("logcli", arguments, "", directory / "tail.log")
+
+
+def shown(running: Lake, tail: Process, line: str) -> None:
+    wait_until(lambda: line in tail.text().splitlines(), f"{line!r} in a tail", SECONDS, running.process.text)
+
+
+def may_open_tails(running: Lake, count: int) -> bool:
+    url = f"ws{running.url.removeprefix('http')}/loki/api/v1/tail?query=%7Bapp%3D%22tailed%22%7D"
+    with ExitStack() as opened:
+        try:
+            for _ in range(count):
+                opened.enter_context(connect(url))
+        except InvalidStatus:
+            return False
+    return True
 
 
 def test_the_canary_misses_nothing(running: Lake, tmp_path: Path) -> None:

@@ -45,12 +45,15 @@ def run_peer(name: str, *arguments: str, stdin: str | None = None) -> str:
 
 @contextmanager
 def running_peer(name: str, arguments: Sequence[str], ready_url: str, log: Path) -> Iterator[Process]:
-    """Run it in the background from when ready_url answers until the end."""
+    """Run it in the background from when ready_url answers until the end; an empty one: from its start."""
     with log.open("ab") as sink:
         popen = subprocess.Popen([peer(name), *arguments], stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
     process = Process(popen, log)
     try:
-        wait_until(lambda: popen.poll() is not None or _answers(ready_url), f"{name} is ready", _SECONDS, process.text)
+        if ready_url:
+            wait_until(
+                lambda: popen.poll() is not None or _answers(ready_url), f"{name} is ready", _SECONDS, process.text
+            )
         assert popen.poll() is None, process.text()
         yield process
     finally:

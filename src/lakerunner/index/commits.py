@@ -19,7 +19,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 
 LAG = 1000  # numbers below the newest one in which the first poll looks for commits that still run
-MARKS_MAX = 3600  # polls for which a running transaction holds the horizon
+MARKS_MAX = 7200  # polls for which a running transaction holds the horizon
 
 
 @dataclass(frozen=True)
