@@ -29,11 +29,11 @@ NUMBER_TYPES = {
 
 # `arrived` is when the row's segment was ingested, `row_number` its place there: rows of equal time, in this order, are
 # in the order in which they arrived. The attributes of a scope are one JSON array: an object of those that have a
-# column, and the entries of the overflow map as they are stored, null if there is no map; null where a segment has no
-# column for any of them and the map is empty. A value of a column is its
-# text, or a list of its typed JSON where the text would lose the type. Of equal keys the first counts. Making a map of
-# both in SQL takes 15 times as long. `resource_id` and `detected_level` are stored columns of logs, null in segments
-# that were written before these columns; a row without a level has '' in others.
+# column, and the entries of the overflow map as they are stored, null if there is no map; columns that are null in all
+# row groups that are read are left out, and where none is left and the map is empty, the array is null. A value of a
+# column is its text, or a list of its typed JSON where the text would lose the type. Of equal keys the first counts.
+# Making a map of both in SQL takes 15 times as long. `resource_id` and `detected_level` are stored columns of logs, null
+# in segments that were written before these columns; a row without a level has '' in others.
 ARRIVED, ROW_NUMBER = "arrived", "row_number"
 RESOURCE_ID, DETECTED_LEVEL = "resource_id", "detected_level"
 STORED_COLUMNS = {RESOURCE_ID: "BIGINT", DETECTED_LEVEL: "VARCHAR"}
