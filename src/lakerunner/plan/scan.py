@@ -32,8 +32,8 @@ NUMBER_TYPES = {
 # column, and the entries of the overflow map as they are stored, null if there is no map; columns that are null in all
 # row groups that are read are left out, and where none is left and the map is empty, the array is null. A value of a
 # column is its text, or a list of its typed JSON where the text would lose the type. Of equal keys the first counts.
-# Making a map of both in SQL takes 15 times as long. `resource_id` and `detected_level` are stored columns of logs, null
-# in segments that were written before these columns; a row without a level has '' in others.
+# Making a map of both in SQL takes 15 times as long. `resource_id` and `detected_level` are stored columns of logs,
+# null in segments that were written before these columns; a row without a level has '' in others.
 ARRIVED, ROW_NUMBER = "arrived", "row_number"
 RESOURCE_ID, DETECTED_LEVEL = "resource_id", "detected_level"
 STORED_COLUMNS = {RESOURCE_ID: "BIGINT", DETECTED_LEVEL: "VARCHAR"}
