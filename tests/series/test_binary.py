@@ -196,6 +196,15 @@ def test_results_of_two_groups_with_the_same_labels() -> None:
         done("+", twice, two, on("__name__", card="many-to-one"))
 
 
+def test_results_have_no_empty_labels() -> None:
+    left = vector([((("i", "a"), ("parsed", "")), [1.0])])
+    right = vector([(named("r", i="a"), [2.0])])
+    for matching in (on("i", card="many-to-one"), ignoring("parsed", "__name__", card="many-to-one")):
+        assert floats(done("+", left, right, matching)[0]) == {(("i", "a"),): [3]}
+    alike = vector([((("i", "a"), ("parsed", "")), [2.0])])
+    assert floats(done("*", left, alike, None)[0]) == {(("i", "a"),): [2]}
+
+
 def test_what_is_missing_is_filled() -> None:
     assert floats(done("+", LEFT, RIGHT, Matching(fill_right=0.0))[0]) == {A: [13, 24], B: [30, None]}
     assert floats(done("+", LEFT, RIGHT, Matching(fill_left=1.0))[0]) == {A: [13, 24], C: [6, 7]}

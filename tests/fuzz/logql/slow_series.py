@@ -181,7 +181,7 @@ def _matched(node: Operation, left: Vector, right: Vector) -> Vector:
         if by_key.setdefault(_key(node, labels), labels) != labels:
             raise SlowError("matching")
     found: Vector = {}
-    used: set[Labels] = set()
+    used: set[object] = set()
     for labels, value in many.items():
         key = _key(node, labels)
         if key not in by_key:
@@ -195,13 +195,10 @@ def _matched(node: Operation, left: Vector, right: Vector) -> Vector:
         for name in matching.include if matching else ():
             named[name] = dict(by_key[key]).get(name, "")
         made = without_empty(named)
-        if card == "one-to-one":
-            # Loki fails also for a second series that the comparison drops (docs/formats/logql.md).
-            if result is not None and key in used:
-                raise SlowError("matching")
-            used |= {key} if result is not None else set()
-        elif result is not None and made in found:
+        match = key if card == "one-to-one" else (key, made)
+        if match in used:  # also if the comparison drops one of both
             raise SlowError("matching")
+        used.add(match)
         if result is not None:
             found[made] = result
     return found
