@@ -27,6 +27,15 @@ def checked_name(kind: str, name: str) -> str:
     return name
 
 
+RULE_PREFIX = "_"  # of collectors in whose name points of rules are stored; no sender has such a name
+
+
+def is_of_rule(collector: str) -> bool:
+    """Return whether a rule made the points of this collector: those of one series and time add up
+    (docs/decisions/0030)."""
+    return collector.startswith(RULE_PREFIX)
+
+
 @dataclass(frozen=True)
 class Organization:
     id: UUID

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
-from lakerunner.model.organization import checked_name
+from lakerunner.model.organization import RULE_PREFIX, checked_name
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.model.tier import NOTHING_EXPIRED, Expiry, Tiles
 from lakerunner.model.time import HOUR_NS, TimeRange, hour_of
@@ -54,7 +54,7 @@ class Segment:
     rolled: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_name("collector", self.collector)
+        checked_name("collector", self.collector.removeprefix(RULE_PREFIX))
         if self.rows <= 0 or self.bytes <= 0:
             raise ValueError(f"a segment must have rows and bytes: {self.rows} rows, {self.bytes} bytes")
 
