@@ -165,7 +165,7 @@ def result_labels(both: Sides, matching: Matching, pairs: Pairs, *, other_metric
         if matching.include:
             giver = both.labels[group] if one == NONE else both.one.labels[one]
             labels = labels_of({**dict(labels), **{name: value_of(giver, name) for name in matching.include}})
-        found.append(tuple([pair for pair in labels if pair[1]]))  # parsers of LogQL make empty ones
+        found.append(tuple([pair for pair in labels if pair[1]]))  # a parser may have made empty ones
     return found
 
 
