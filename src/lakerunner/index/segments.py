@@ -22,7 +22,7 @@ from lakerunner.model.condition import Condition
 from lakerunner.model.segment import Column, Segment, SegmentPick, TierPick
 from lakerunner.model.tier import NOTHING_EXPIRED, RAW, TIERS, Expiry, Interval, Tiles, join_intervals, tile, window_end
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange
-from lakerunner.plan.scan import fingerprint_groups
+from lakerunner.plan.scan import Scan, fingerprint_groups
 
 _SETS_KEPT = 1000
 # Parameters of queries/segments.sql: at most four groups of fingerprints prune a query; more would not prune better.
@@ -68,6 +68,19 @@ class Segments:
             picked = self._pick(transaction, organization, "logs", time)
             ids = transaction.rows("segments.committed_ids", {"organization": organization, "after": after})
         return picked.segments, frozenset(id_ for (id_,) in ids)
+
+    def pick_points(
+        self, organization: UUID, rows: Scan, points: Scan, collector: str
+    ) -> tuple[SegmentPick, SegmentPick]:
+        """Pick the segments of rows, and those of the points that a collector has of them, both of one moment: a commit
+        in between could show rows as covered without their points, or the other way round."""
+        with self._database.transaction() as transaction:
+            transaction.run("segments.one_snapshot")
+            of_rows, of_points = (
+                self._pick(transaction, organization, one.signal, one.time, one.conditions) for one in (rows, points)
+            )
+        own = tuple(one for one in of_points.segments if one.collector == collector)
+        return of_rows, replace(of_points, segments=own, considered=len(own))
 
     def _pick(
         self,

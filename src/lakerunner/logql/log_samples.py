@@ -154,7 +154,7 @@ class LogSamples(SampleOperator):
             check_deliveries(kept)
         table = pa.Table.from_batches(kept).unify_dictionaries().combine_chunks()
         table = table.filter(table["labels"].is_valid()).combine_chunks() if self._sums else _without_repeats(table)
-        return _series(table, self.limits) if len(table) else NO_SAMPLES
+        return series_of(table, self.limits) if len(table) else NO_SAMPLES
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -245,7 +245,7 @@ def _without_repeats(table: pa.Table) -> pa.Table:
     return table.filter(pa.array(kept)).combine_chunks()
 
 
-def _series(table: pa.Table, limits: LogLimits) -> Samples:
+def series_of(table: pa.Table, limits: LogLimits) -> Samples:
     """Make series of samples in any order, sorted by labels."""
     labels = table["labels"].chunk(0)
     texts = labels.dictionary.to_pylist()

@@ -75,7 +75,8 @@ def account_lines(account: Account) -> Iterator[str]:
     if account.row_groups:
         read = account.row_groups - sum(account.row_groups_pruned.values())
         yield f"row groups {account.row_groups} considered, {read} read{_left_out(account.row_groups_pruned)}"
-    yield f"bytes {account.bytes_fetched} fetched, {account.bytes_cached} from the cache"
+    saved = f", {account.bytes_saved} saved by points of rules" if account.bytes_saved else ""
+    yield f"bytes {account.bytes_fetched} fetched, {account.bytes_cached} from the cache{saved}"
     if account.workers:
         yield "units " + ", ".join(f"{units} on {name}" for name, units in sorted(account.workers.items()))
     for missing in account.missing:
