@@ -154,6 +154,12 @@ _METRICS = pa.schema(
         pa.field("exemplars", pa.list_(_EXEMPLAR)),
         pa.field("reset_hint", pa.string()),  # of Prometheus' native histograms: yes, no, gauge
         pa.field("metadata", OVERFLOW),  # of the metric
+        # Of parts that rules make (docs/decisions/0030): as in rollups, but what was taken back counts below 0.
+        pa.field("chq_rollup_count", pa.int64()),
+        pa.field("chq_rollup_sum", pa.float64()),
+        pa.field("chq_rollup_sum_error", pa.float64()),
+        pa.field("chq_rollup_min", pa.float64()),
+        pa.field("chq_rollup_max", pa.float64()),
         pa.field("flags", pa.uint32(), nullable=False),
         *_COMMON,
     ]
@@ -195,7 +201,8 @@ _OF_HISTOGRAM = (
 )
 _HISTOGRAM = pa.struct([_METRICS.field(name) for name in _OF_HISTOGRAM])
 _WINDOW += [pa.field(FIRST_HISTOGRAM, _HISTOGRAM), pa.field(RESET_HISTOGRAM, _HISTOGRAM)]
-_ROLLUPS = pa.schema([*(field for field in _METRICS if field.name not in ("value", "int_value", "is_int")), *_WINDOW])
+_OF_POINTS = {"value", "int_value", "is_int", *(field.name for field in _WINDOW)}
+_ROLLUPS = pa.schema([*(field for field in _METRICS if field.name not in _OF_POINTS), *_WINDOW])
 
 _TRACES = pa.schema(
     [
