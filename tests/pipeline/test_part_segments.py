@@ -6,8 +6,10 @@ import io
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakerunner.model.metric_rules.metric_rule import RuleVersion
 from lakerunner.model.segment import Segment, digest64, segment_id
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.pipeline.part_segments import write_parts
@@ -20,9 +22,9 @@ SOURCE = Segment(
 )
 
 
-def written(*given: Any) -> tuple[tuple[Segment, ...], dict[str, bytes]]:
+def written(of: RuleVersion, parts: pa.RecordBatch) -> tuple[tuple[Segment, ...], dict[str, bytes]]:
     files: dict[str, bytes] = {}
-    return write_parts(*given, SOURCE, lambda path, data: files.update({path: bytes(data)})), files
+    return write_parts(of, parts, SOURCE, lambda path, data: files.update({path: bytes(data)})), files
 
 
 def table(data: bytes) -> list[dict[str, Any]]:

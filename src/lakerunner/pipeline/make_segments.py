@@ -25,7 +25,7 @@ from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import FILE_GRACE_NS, OLDEST_NS, TOO_NEW, TOO_OLD, Note, SourceObject
 from lakerunner.model.time import HOUR_NS, iso_time
-from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, SegmentRules
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, SegmentRules, RuleStop
 from lakerunner.pipeline.read.otlp import Oversized, Request, check_request, guess_signal
 from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows
@@ -45,7 +45,7 @@ WriteRows = Callable[["_Origin", Rows], "MakeResult"]  # without objects and the
 class MakeResult:
     """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done; `notes`
     are on some of them, at most one of a kind on each. `parts` are segments of what rules make of the others;
-    `over_limit` has the rule versions that would make more series than they may of one of these."""
+    `stops` are the rule versions that have no parts of one of these, and why."""
 
     segments: tuple[Segment, ...] = ()
     done: tuple[SourceObject, ...] = ()
@@ -53,7 +53,7 @@ class MakeResult:
     counts: tuple[int, ...] = ()
     notes: tuple[Noted, ...] = ()
     parts: tuple[Segment, ...] = ()
-    over_limit: frozenset[int] = frozenset()
+    stops: tuple[RuleStop, ...] = ()
 
     def plus(self, other: MakeResult) -> MakeResult:
         return MakeResult(
@@ -63,7 +63,7 @@ class MakeResult:
             self.counts + other.counts,
             self.notes + other.notes,
             self.parts + other.parts,
-            self.over_limit | other.over_limit,
+            self.stops + other.stops,
         )
 
 
@@ -210,7 +210,7 @@ def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put, book: RuleBo
     rules = SegmentRules(book, work.spec, draft.columns)
     segment = write_segment(draft, identity, put, consumers=rules.consumers)
     found = rules.write(segment, put)
-    return MakeResult((replace(segment, rule_set=found.rule_set),), parts=found.segments, over_limit=found.over_limit)
+    return MakeResult((replace(segment, rule_set=found.rule_set),), parts=found.segments, stops=found.stops)
 
 
 def _note_times(times: Any, sources: Sequence[SourceObject], counts: Sequence[int], before: int = 0) -> list[Noted]:

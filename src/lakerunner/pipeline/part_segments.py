@@ -20,6 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.errors import Corrupt
 from lakerunner.model.metric_rules.metric_rule import BUCKET_MS, OF_FIELD, RuleVersion
 from lakerunner.model.segment import Column as SegmentColumn
 from lakerunner.model.segment import Segment, segment_id
@@ -38,6 +39,8 @@ from lakerunner.pipeline.steps.order import split_and_sort
 from lakerunner.pipeline.steps.points import identify_series, place_numbers
 from lakerunner.pipeline.steps.series_labels import RowSeries
 
+RuleStop = tuple[int, str]  # a version and why
+_MOST_SERIES = 1_000_000  # that a rule may be allowed
 _ROW_BYTES = 256  # of a part in memory, beside its histogram buckets
 _SIDES = ("positive", "negative")
 # Of a number they are only in the columns of parts; of a histogram also in its own.
@@ -52,18 +55,32 @@ class RuleBook:
     versions: tuple[RuleVersion, ...] = ()
     streams: StreamRules = DEFAULT_RULES
 
+    def covering(self, segment: Segment) -> tuple[int, ...]:
+        """Return the versions of the book that cover a segment."""
+        return tuple(one.id for one in self.versions if one.id in segment.rule_set)
+
+    def of(self, segment: Segment) -> RuleBook:
+        """Return the part of the book that covers a segment."""
+        return replace(self, versions=tuple(one for one in self.versions if one.id in segment.rule_set))
+
+    def without_limits(self) -> RuleBook:
+        """Return the same for rows that a merge drops: they come from several segments, each within the limit, and all
+        of their parts must be taken back."""
+        free = (replace(one, rule=replace(one.rule, max_series=_MOST_SERIES)) for one in self.versions)
+        return replace(self, versions=tuple(free))
+
 
 NO_RULES = RuleBook()
 
 
 @dataclass(frozen=True)
 class MadeParts:
-    """The segments of the parts of a segment, and its rule set. `over_limit` are the versions that would make more
-    series than they may."""
+    """The segments of the parts of a segment, and its rule set. `stops` are versions that have no parts of it although it
+    may have rows of theirs, and why: they must be paused."""
 
     segments: tuple[Segment, ...] = ()
     rule_set: tuple[int, ...] = ()
-    over_limit: frozenset[int] = frozenset()
+    stops: tuple[RuleStop, ...] = ()
 
 
 class SegmentRules:
@@ -77,7 +94,7 @@ class SegmentRules:
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
-        """What gets the row groups."""
+        """What must get the row groups."""
         return (self._evaluation,) if self._evaluation else ()
 
     def write(self, of: Segment, put: Put, sign: int = 1) -> MadeParts:
@@ -86,10 +103,21 @@ class SegmentRules:
         if self._evaluation is None:
             return MadeParts()
         found = [(version, parts) for version, parts in self._evaluation.finish(sign) if parts.num_rows]
-        over = frozenset(version.id for version in self._evaluation.over_limit)
-        made = [one for version, parts in found for one in write_parts(version, parts, of, put)]
-        rule_set = sorted(version.id for version in self._book.versions if version.id not in over)
-        return MadeParts(tuple(made), tuple(rule_set), over)
+        stops = dict(self._evaluation.refused) | {one: _over_limit(one) for one in self._evaluation.over_limit}
+        if sign < 0 and stops:
+            raise Corrupt(f"rows that came twice cannot be taken from rules: {'; '.join(stops.values())}")
+        own = [(version, parts) for version, parts in found if version not in stops]
+        made = [one for version, parts in own for one in write_parts(version, parts, of, put)]
+        rule_set = sorted(version.id for version in self._book.versions if version not in stops)
+        reasons = sorted((version.id, reason) for version, reason in stops.items())
+        return MadeParts(tuple(made), tuple(rule_set), tuple(reasons))
+
+
+def _over_limit(version: RuleVersion) -> str:
+    return (
+        f"more than {version.rule.max_series} series in one segment, or too large histograms: keep fewer dimensions, or "
+        "raise max_series"
+    )
 
 
 def write_parts(version: RuleVersion, parts: pa.RecordBatch, of: Segment, put: Put) -> tuple[Segment, ...]:

@@ -52,11 +52,15 @@ class Evaluation(Consumer, Protocol):
 
     @property
     def over_limit(self) -> Collection[RuleVersion]:
-        """The versions with more series than they may have, once finished."""
+        """The versions that would make more than they may, once finished."""
+
+    @property
+    def refused(self) -> Mapping[RuleVersion, str]:
+        """Why versions cannot run."""
 
     def finish(self, sign: int = 1) -> Iterator[tuple[RuleVersion, pa.RecordBatch]]:
-        """Return the parts of each version that has any and is not over its limit; with sign -1 those that take these
-        rows back. Call it once, after the last row group."""
+        """Return the parts of each version that has any; with sign -1 those that take these rows back. Call it once,
+        after the last row group."""
 
 
 Evaluate = Callable[[Sequence[RuleVersion], Sequence[SegmentColumn], StreamRules], Evaluation]
