@@ -25,7 +25,7 @@ from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import FILE_GRACE_NS, OLDEST_NS, TOO_NEW, TOO_OLD, Note, SourceObject
 from lakerunner.model.time import HOUR_NS, iso_time
-from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, SegmentRules, RuleStop
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, RuleStop, SegmentRules
 from lakerunner.pipeline.read.otlp import Oversized, Request, check_request, guess_signal
 from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows

@@ -75,8 +75,8 @@ NO_RULES = RuleBook()
 
 @dataclass(frozen=True)
 class MadeParts:
-    """The segments of the parts of a segment, and its rule set. `stops` are versions that have no parts of it although it
-    may have rows of theirs, and why: they must be paused."""
+    """The segments of the parts of a segment, and its rule set. `stops` are versions that have no parts of it although
+    it may have rows of theirs, and why: they must be paused."""
 
     segments: tuple[Segment, ...] = ()
     rule_set: tuple[int, ...] = ()
@@ -115,8 +115,8 @@ class SegmentRules:
 
 def _over_limit(version: RuleVersion) -> str:
     return (
-        f"more than {version.rule.max_series} series in one segment, or too large histograms: keep fewer dimensions, or "
-        "raise max_series"
+        f"more than {version.rule.max_series} series in one segment, or too large histograms: keep fewer dimensions, "
+        "or raise max_series"
     )
 
 
