@@ -30,6 +30,7 @@ _MODULES = {  # command: module of lakerunner.commands
     "repair": "fsck",
     "restore": "backup",
     "retention": "orgs",
+    "rules": "rules",
     "settings": "settings",
     "sql": "query",
     "status": "status",

@@ -69,8 +69,8 @@ def test_parts_that_a_merge_takes_back_replace_nothing(index: Index) -> None:
     old = (segment_id("one"), segment_id("two"))
     index.commit(Commit((merged,), (), (), old, parts=(taken,)))
     with index.pool.connection() as connection:
-        inputs = dict(connection.execute(b"SELECT id, inputs FROM lrdb.segments WHERE state = 'live'").fetchall())
-    assert inputs == {merged.id: sorted(old), taken.id: None}
+        rows = connection.execute(b"SELECT id, inputs FROM lrdb.segments WHERE state = 'live'").fetchall()
+    assert dict(rows) == {merged.id: sorted(old), taken.id: None}
 
 
 def test_parts_belong_to_new_segments_of_the_same_organization() -> None:

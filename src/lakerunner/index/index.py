@@ -20,6 +20,7 @@ from lakerunner.index.commit import Commit, write_commit
 from lakerunner.index.commits import Commits
 from lakerunner.index.database import Connection, Database, load_queries
 from lakerunner.index.inspect import Inspect
+from lakerunner.index.metric_rules import MetricRules
 from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations, Retentions
 from lakerunner.index.pushes import Pushes
@@ -81,6 +82,7 @@ class Index:
         self._database = database
         self.organizations = Organizations(database)
         self.keys = Keys(database)
+        self.metric_rules = MetricRules(database)
         self.sources = Sources(database)
         self.segments = Segments(database)
         self.commits = Commits(database, self.segments)

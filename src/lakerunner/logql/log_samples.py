@@ -24,7 +24,7 @@ from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
-from lakerunner.logql.stages.sample import compile_extractor, is_whole
+from lakerunner.logql.stages.sample import compile_extractor, is_whole, series_text
 from lakerunner.logql.stored_sums import plan_sums
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
@@ -205,7 +205,7 @@ class _Columns:
         self._rows.append((row.place.timestamp, value, row.place.arrived, row.place.row_number, delivery, place))
 
     def batch(self) -> pa.RecordBatch:
-        texts = pa.array([orjson.dumps(labels).decode() for labels in self._labels], pa.string())
+        texts = pa.array([series_text(labels) for labels in self._labels], pa.string())
         labels = pa.DictionaryArray.from_arrays(pa.array(self._codes, pa.int32()), texts)
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * (len(_SCHEMA) - 1)
         arrays = [pa.array(column, one.type) for column, one in zip(columns, list(_SCHEMA)[1:], strict=True)]
@@ -213,7 +213,7 @@ class _Columns:
 
 
 def _sample_rows(samples: SampleBatch) -> pa.RecordBatch:
-    texts = pa.array([orjson.dumps(labels).decode() for labels in samples.series], pa.string())
+    texts = pa.array([series_text(labels) for labels in samples.series], pa.string())
     labels = pa.DictionaryArray.from_arrays(pa.array(samples.codes, pa.int32()), texts)
     others = [samples.rows.column(name).cast(_SCHEMA.field(name).type) for name in _SCHEMA.names[3:]]
     arrays = [labels, samples.rows.column("timestamp"), pa.array(samples.values, pa.float64()), *others]

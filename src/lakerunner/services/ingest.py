@@ -28,6 +28,7 @@ from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
 from lakerunner.pipeline.job import probe_workers
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.pipeline.session import Sessions
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
@@ -79,12 +80,20 @@ class Ingest:
             return True
         attempts = self._sources.attempts([source.identity for source in left])
         found = cut(left, attempts, self._parts.max_attempts)
-        ended = [self._ingest(replace(box, sources=group)) for group in found.groups]
+        book = self._read_rules(box)
+        ended = [self._ingest(replace(box, sources=group), book) for group in found.groups]
         if found.given_up:
             ended.append(self._give_up(box, found.given_up))
         return all(ended)
 
-    def _ingest(self, box: IngestBox) -> bool:
+    def _read_rules(self, box: IngestBox) -> RuleBook:
+        """Return the rules to evaluate over the box. One that is added, changed or dropped meanwhile is no conflict: a
+        segment records which versions cover it."""
+        index = self._parts.index
+        versions = index.metric_rules.active(box.organization, box.signal)
+        return RuleBook(versions, index.organizations.stream_rules(box.organization)) if versions else NO_RULES
+
+    def _ingest(self, box: IngestBox, book: RuleBook) -> bool:
         """Run one job and commit it. Return False if a worker died of it and other workers live, since then the box may
         be to blame (if the JVM is gone, it is not), or if another worker committed some of it first."""
         started = time.monotonic()
@@ -94,7 +103,7 @@ class Ingest:
         try:
             with parts.spark() as session:
                 try:
-                    result = ingest_box(session, box, parts.address, parts.limits, parts.mappings)
+                    result = ingest_box(session, box, parts.address, parts.limits, parts.mappings, book)
                 except Crashed as error:
                     probe_workers(session)
                     log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
@@ -106,6 +115,7 @@ class Ingest:
         if not self._commit(box, result):
             return False
         reach("after-commit")
+        self._pause(book, result)
         _report(box, result, time.monotonic() - started)
         return True
 
@@ -114,9 +124,10 @@ class Ingest:
             result.segments,
             result.done,
             result.failed,
-            messages=commit_messages(result.segments),
+            messages=commit_messages((*result.segments, *result.parts)),
             findings=result.findings,
             rerouted=_reroute(box, result),
+            parts=result.parts,
         )
         try:
             self._parts.index.commit(commit)
@@ -125,6 +136,15 @@ class Ingest:
             log.debug("another worker committed first; processing the rest of the box", objects=len(box.sources))
             return False
         return True
+
+    def _pause(self, book: RuleBook, result: BoxResult) -> None:
+        """Pause the rules that have no parts of some of these rows. If the process dies before it, the next box does
+        so."""
+        reasons = dict(result.stops)
+        for version in book.versions:
+            if version.id in reasons:
+                self._parts.index.metric_rules.pause(version.id, reasons[version.id])
+                log.warning("rule paused", rule=version.rule.name, version=version.version, reason=reasons[version.id])
 
     def _give_up(self, box: IngestBox, sources: tuple[SourceObject, ...]) -> bool:
         reason = (

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.api.admin.keys_api import KeysApi
 from lakerunner.api.admin.objects_api import ObjectsApi
+from lakerunner.api.admin.rules_api import RulesApi
 from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
@@ -52,6 +53,7 @@ from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, ro
 from lakerunner.services.compact import Compaction
 from lakerunner.services.ground import Say, key_prefix, now_ns
 from lakerunner.services.ingest import Ingest, IngestParts
+from lakerunner.services.metric_rules import CheckedRules
 from lakerunner.services.outbox import Relay
 from lakerunner.services.parts import (
     Parts,
@@ -229,8 +231,9 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
+    metric_rules = RulesApi(index.metric_rules, CheckedRules(index.metric_rules), who)
     warm_queries_aside(sandboxes, parts.runtime.stopping)
-    apis = (sql, native, native_metrics, native_logs, prometheus, loki, tail, keys, objects, work)
+    apis = (sql, native, native_metrics, native_logs, prometheus, loki, tail, keys, objects, work, metric_rules)
     return [route for api in apis for route in api.routes()]
 
 

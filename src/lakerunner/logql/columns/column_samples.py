@@ -8,7 +8,7 @@ the rows must be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,18 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.logql.columns.column_stages import SplitStages, split_stages
+from lakerunner.logql.columns.column_stages import SplitStages, leave_to_rows, split_stages
 from lakerunner.logql.columns.line_columns import ColumnReader, LineColumns, LineNeeds, joint_codes
 from lakerunner.logql.stages.hints import hints_of
-from lakerunner.logql.stages.line_labels import LineLabels
+from lakerunner.logql.stages.line_labels import ERROR, PRESERVE_ERROR, LineLabels
 from lakerunner.logql.stages.sample import OF_BYTES, compile_extractor, label_needs
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
+from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.plan.scan import ARRIVED, ROW_NUMBER
 
 _NO_SAMPLE = -1
 _OF_SAMPLES = ["timestamp", ARRIVED, ROW_NUMBER, "delivery", "delivery_row"]
+
+
+# Makes the samples of the lines of a batch.
+SampleRun = Callable[[LineColumns], Iterator["SampleBatch"]]
 
 
 class NotByColumns(Exception):
@@ -46,13 +51,15 @@ class SampleBatch:
 
 @dataclass(frozen=True)
 class SampleColumns:
-    """A range aggregation that runs over columns."""
+    """A range aggregation that runs over columns. `keeps_errors`: a sample with an error is one of the series with the
+    single label `__error__`, unless the query names that label: then it has those of its labels that are pushed."""
 
     aggregation: RangeAggregation
     pushed: Grouping | None
     now_ns: int
     needs: LineNeeds
     stages: SplitStages
+    keeps_errors: bool = False
 
     @property
     def is_of_bytes(self) -> bool:
@@ -63,30 +70,46 @@ class SampleColumns:
         cls, aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, now_ns: int
     ) -> SampleColumns | None:
         """Return None if the aggregation only runs by rows."""
-        labels = label_needs(aggregation, pushed)
-        stages = split_stages(aggregation.lines.pipeline.stages, hints_of(labels))
+        hints = hints_of(label_needs(aggregation, pushed))
+        stages = split_stages(aggregation.lines.pipeline.stages, hints)
         if stages is None:
             return None
-        any_label = labels.has_labels and (labels.without or not labels.groups)
-        names = None if any_label else (*labels.names, *labels.groups, labels.unwrap)
-        line = stages.reads_line or _adds_bytes(aggregation)
-        return cls(aggregation, pushed, now_ns, LineNeeds.of(names, rules, line=line), stages)
+        return cls(aggregation, pushed, now_ns, _needs(aggregation, pushed, rules, stages), stages)
+
+    @classmethod
+    def of_rule(cls, aggregation: RangeAggregation, pushed: Grouping, rules: StreamRules) -> SampleColumns:
+        """Return the same for the query of a rule (rule_query.py), with its errors. If not all of its stages run over
+        columns, line filters alone do."""
+        own = aggregation.lines.pipeline.stages
+        stages = split_stages(own, hints_of(label_needs(aggregation, pushed))) or leave_to_rows(own)
+        return cls(aggregation, pushed, 0, _needs(aggregation, pushed, rules, stages), stages, keeps_errors=True)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[SampleBatch]:
         """Yield the samples of each batch. Raise NotByColumns if one needs labels that were not read."""
         reader = ColumnReader(self.aggregation.lines.pipeline.matchers, self.needs)
+        run = self.compiled(reader.find_origins)
+        for batch in batches:
+            yield from run(reader.select(batch))
+
+    def compiled(self, find_origins: Callable[[LineColumns], None], own: Sequence[str] = _OF_SAMPLES) -> SampleRun:
+        """Return what makes samples of selected lines, whose origins are found behind the line filters. `own` are the
+        columns of the lines that the samples keep."""
         of_labels = self._of_labels()
         of_rows = _Extractor(self, self.aggregation)
-        for batch in batches:
-            columns = reader.select(batch)
+
+        def run(columns: LineColumns) -> Iterator[SampleBatch]:
             for stage in self.stages.filters:
                 stage(columns)
-            reader.find_origins(columns)
+            if not len(columns):
+                return
+            find_origins(columns)
             for stage in self.stages.others:
                 stage(columns)
-            yield self._common(columns, of_labels)
+            yield self._common(columns, of_labels, own)
             if columns.odd.any():
-                yield self._odd(columns, of_rows)
+                yield self._odd(columns, of_rows, own)
+
+        return run
 
     def run_groups(
         self, batches: Iterable[pa.RecordBatch], own: Sequence[str], *, filtered: bool
@@ -111,7 +134,7 @@ class SampleColumns:
         rest = replace(lines, pipeline=replace(lines.pipeline, stages=self.stages.of_labels))
         return _Extractor(self, replace(self.aggregation, lines=rest))
 
-    def _common(self, columns: LineColumns, extract: _Extractor, own: Sequence[str] = _OF_SAMPLES) -> SampleBatch:
+    def _common(self, columns: LineColumns, extract: _Extractor, own: Sequence[str]) -> SampleBatch:
         """Return the samples of the rows that are not odd."""
         rows = np.flatnonzero(~columns.odd)
         places = pa.array(rows)
@@ -134,7 +157,7 @@ class SampleColumns:
             values = pc.binary_length(columns.lines.take(kept)).to_numpy(zero_copy_only=False).astype(np.float64)
         return SampleBatch(list(found.series), codes[made], values, _rows(columns, kept, own))
 
-    def _odd(self, columns: LineColumns, extract: _Extractor) -> SampleBatch:
+    def _odd(self, columns: LineColumns, extract: _Extractor, own: Sequence[str]) -> SampleBatch:
         found = _Samples()
         rows = np.flatnonzero(columns.odd)
         times = columns.batch.column("timestamp")
@@ -143,7 +166,7 @@ class SampleColumns:
             found.add(extract(times[row].as_py(), columns.line(row), labels), labels, extract)
         codes = np.array(found.codes, np.int64)
         made = codes != _NO_SAMPLE
-        kept = _rows(columns, pa.array(rows[made]), _OF_SAMPLES)
+        kept = _rows(columns, pa.array(rows[made]), own)
         return SampleBatch(list(found.series), codes[made], np.array(found.values)[made], kept)
 
 
@@ -152,24 +175,46 @@ def _rows(columns: LineColumns, rows: pa.Array, own: Sequence[str]) -> pa.Record
     return kept if len(rows) == len(kept) else kept.take(rows)
 
 
+def _needs(
+    aggregation: RangeAggregation, pushed: Grouping | None, rules: StreamRules, stages: SplitStages
+) -> LineNeeds:
+    labels = label_needs(aggregation, pushed)
+    any_label = labels.has_labels and (labels.without or not labels.groups)
+    names = None if any_label else (*labels.names, *labels.groups, labels.unwrap)
+    return LineNeeds.of(names, rules, line=stages.reads_line or _adds_bytes(aggregation))
+
+
 def _adds_bytes(aggregation: RangeAggregation) -> bool:
     return aggregation.lines.unwrap is None and aggregation.op in OF_BYTES
 
 
 class _Extractor:
-    """The extractor of rows, which gives up at an error: it would show labels that were not read, and those of the
-    first row that has one."""
+    """The extractor of rows. It gives up at an error, which would show labels that were not read, and those of the
+    first row that has one; unless errors are kept."""
 
     def __init__(self, columns: SampleColumns, aggregation: RangeAggregation) -> None:
         self._extract = compile_extractor(aggregation, columns.pushed, columns.now_ns)
+        self._keeps_errors = columns.keeps_errors
+        self._pushed = frozenset(columns.pushed.labels if columns.pushed else ())
 
     def __call__(self, timestamp_ns: int, line: str, labels: LineLabels) -> float | None:
-        return self._extract(timestamp_ns, line, labels)
+        try:
+            return self._extract(timestamp_ns, line, labels)
+        except UserError as error:  # what a stage refuses of this line, such as too large a value
+            if not self._keeps_errors:
+                raise
+            labels.delete(PRESERVE_ERROR)
+            labels.error = type(error).__name__
+            return 0.0
 
     def series(self, labels: LineLabels) -> Labels:
-        if labels.error:
+        if not labels.error:
+            return self._extract.series(labels)
+        if not self._keeps_errors:
             raise NotByColumns
-        return self._extract.series(labels)
+        if labels.get(PRESERVE_ERROR) != "true":
+            return ((ERROR, labels.error),)
+        return tuple(sorted((name, value) for name, value in labels.all().items() if name in self._pushed))
 
 
 class _Samples:

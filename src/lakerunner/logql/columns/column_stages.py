@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.logql.columns.column_parsers import ColumnStage, json_parser, logfmt_parser, pattern_parser
 from lakerunner.logql.columns.line_columns import LineColumns, joint_codes
-from lakerunner.logql.stages.hints import ParserHints
+from lakerunner.logql.stages.hints import NO_HINTS, ParserHints
 from lakerunner.logql.stages.label_filter import LabelsTest, labels_test
 from lakerunner.logql.stages.line_filter import line_test, tested_alternatives
 from lakerunner.logql.stages.line_labels import LineLabels
@@ -233,6 +233,16 @@ def split_stages(stages: Iterable[Stage], hints: ParserHints) -> SplitStages | N
         else:
             return None
     return SplitStages(tuple(filters), tuple(others), tuple(of_labels), reads_line, parses_line)
+
+
+def leave_to_rows(stages: Iterable[Stage]) -> SplitStages:
+    """Return stages of which only the line filters run over columns. None of the stages may change the line."""
+    filters = (line_filter(stage, NO_HINTS) for stage in stages if isinstance(stage, LineFilter))
+    return SplitStages(tuple(filter(None, filters)), (_mark_all_odd,), (), reads_line=True, parses_line=True)
+
+
+def _mark_all_odd(columns: LineColumns) -> None:
+    columns.odd[:] = True
 
 
 def _needs_line(stage: Stage) -> bool:

@@ -21,6 +21,7 @@ from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.logql.stages.line_labels import ERROR, ERROR_DETAILS, EXTRACTED, PRESERVE_ERROR
 from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.model.streams.body_lines import body_lines
 from lakerunner.model.streams.line_level import line_level
 from lakerunner.model.streams.line_levels import LINE_LEVELS, line_levels
 from lakerunner.model.streams.log_record import (
@@ -29,7 +30,6 @@ from lakerunner.model.streams.log_record import (
     ResourceLabels,
     ScopeFields,
     holds_stored_levels,
-    line_of,
     metadata_of,
     scope_metadata_of,
     stated_level_of,
@@ -289,18 +289,28 @@ class ColumnReader:
 
     def _lines(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mapping[int, str]]:
         """Return the lines, and those that no array can hold."""
-        lines, body = batch.column("message").fill_null(""), batch.column("body")
-        if body.null_count == len(body):
-            return lines, {}
-        texts, odd = [], {}
-        mask = body.is_valid()
-        for row in np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist():
-            stream = self._stream(*(batch.column(name)[row].as_py() for name in _RESOURCE))
-            text = line_of("", body[row].as_py(), is_loki=stream is not None and stream.is_loki)
-            if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-                odd[row], text = text, ""
-            texts.append(text)
-        return pc.replace_with_mask(lines, mask, pa.array(texts, lines.type)), odd
+        body = batch.column("body")
+        is_body = body.is_valid()
+        resources = zip(*(batch.column(name).filter(is_body).to_pylist() for name in _RESOURCE), strict=True)
+        streams = (self._stream(*one) for one in resources)
+        is_loki = [stream is not None and stream.is_loki for stream in streams]
+        return line_texts(batch.column("message").fill_null(""), body, is_loki)
+
+
+def line_texts(messages: pa.Array, bodies: pa.Array, is_loki: Sequence[bool]) -> tuple[pa.Array, Mapping[int, str]]:
+    """Return the lines of rows, and those that no array can hold. `is_loki` is for each row with a body."""
+    if bodies.null_count == len(bodies):
+        return messages, {}
+    is_body = bodies.is_valid()
+    texts = body_lines(bodies.filter(is_body), is_loki)
+    rows = np.flatnonzero(is_body.to_numpy(zero_copy_only=False)).tolist()
+    odd = {
+        row: text
+        for row, text in zip(rows, texts, strict=True)
+        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text)
+    }
+    plain = ["" if row in odd else text for row, text in zip(rows, texts, strict=True)]
+    return pc.replace_with_mask(messages, is_body, pa.array(plain, messages.type)), odd
 
 
 def _resource_key(batch: pa.RecordBatch) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ reading finds by digests which of them are repeated (pipeline/merge/duplicates.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ from lakerunner.pipeline.merge.inputs import Damaged, SegmentFile
 from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice, SortKey, rank_rows, sort_rows
 from lakerunner.pipeline.merge.unify import UnifiedColumns, move_attributes, unify
 from lakerunner.pipeline.segment.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
+from lakerunner.pipeline.segment.writer import Consumer
 from lakerunner.pipeline.steps.stream_columns import DERIVED, StreamColumns
 
 # The lookaheads take a tenth of the memory; the rest is for rows that are assembled, sorted and written.
@@ -45,8 +46,8 @@ RowFilter = Callable[[pa.RecordBatch], pa.Array]
 class MergedRows:
     """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group. `memory`
     bounds the rows of the inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries.
-    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay. `derive` makes
-    columns of the others for inputs that lack them."""
+    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay. `dropped` gets
+    the others, in the columns of the merged segment. `derive` makes columns of the others for inputs that lack them."""
 
     spec: SignalSpec
     inputs: Sequence[SegmentFile]
@@ -54,6 +55,7 @@ class MergedRows:
     row_filter: RowFilter | None = None
     same_row: Identify | None = None
     derive: Callable[[Sequence[Column]], StreamColumns] | None = None
+    dropped: Consumer | None = None
 
     @cached_property
     def unified(self) -> UnifiedColumns:
@@ -146,8 +148,12 @@ class MergedRows:
                 if keep is None:
                     yield [part]
                     continue
-                chosen = part.batch.filter(pa.array(keep[place : place + part.rows]))
+                is_kept = keep[place : place + part.rows]
+                chosen = part.batch.filter(pa.array(is_kept))
                 place += part.rows
+                if chosen.num_rows < part.rows:
+                    others = part.batch.filter(pa.array(~is_kept))
+                    self._drop(self._shaped(RowSlice(part.input, others, 0, others.num_rows)))
                 if chosen.num_rows:
                     yield [RowSlice(part.input, chosen, 0, chosen.num_rows)]
 
@@ -183,6 +189,9 @@ class MergedRows:
         columns = {name: _concat_arrays([columns.pop(name) for columns in shaped]) for name in self.schema.names}
         if self.same_row is not None:
             order = drop_repeated(self.same_row, columns, order, is_same)
+            if self.dropped is not None and len(order) < len(is_same):
+                others = pa.array(np.setdiff1d(np.arange(len(is_same)), order, assume_unique=True))
+                self._drop({name: _take_rows(columns[name], others) for name in columns})
         if len(order) != len(is_same) or (order[1:] < order[:-1]).any():
             places = pa.array(order)
             for name in columns:
@@ -194,6 +203,10 @@ class MergedRows:
             pa.default_memory_pool().release_unused()
         for start in range(0, batch.num_rows, self.spec.row_group_rows):
             yield batch.slice(start, self.spec.row_group_rows)
+
+    def _drop(self, columns: Mapping[str, pa.Array]) -> None:
+        if self.dropped is not None:
+            self.dropped.add(pa.RecordBatch.from_arrays(list(columns.values()), schema=self.schema))
 
     def _check_order(self, parts: Sequence[RowSlice], order: Any) -> None:
         """Raise Damaged if the rows of a part were not in order: a stable sort would have left ordered ones as they
