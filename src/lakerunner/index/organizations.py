@@ -51,10 +51,16 @@ class Organizations:
         return StreamRules.from_json(rows[0][0]) if rows and rows[0][0] is not None else DEFAULT_RULES
 
     def set_stream_rules(self, organization: UUID, rules: StreamRules | None) -> None:
-        """Set the rules for its log streams; None: Loki's again."""
+        """Set the rules for its log streams; None: Loki's again. Labels change with them, and so does what is made of
+        labels: rules that make metrics of logs get another version."""
         stored = None if rules is None else json.dumps(rules.to_json())
-        if not self._database.run("organizations.set_stream_rules", {"id": organization, "rules": stored}):
-            raise NotFound(f"organization {organization} not found")
+        own = {"organization": organization}
+        with self._database.transaction() as transaction:
+            if not transaction.run("organizations.set_stream_rules", {"id": organization, "rules": stored}):
+                raise NotFound(f"organization {organization} not found")
+            ended = transaction.rows("metric_rules.end_of_logs", own)
+            renewed = [own | {"name": name, "definition": json.dumps(definition)} for name, definition in ended]
+            transaction.run_each("metric_rules.add", renewed)
 
 
 def _parse_id(text: str) -> UUID | None:

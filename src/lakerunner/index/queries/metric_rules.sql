@@ -33,6 +33,11 @@ WHERE organization = %(organization)s AND name = %(name)s AND ended_at IS NULL
 UPDATE lrdb.metric_rules SET ended_at = now()
 WHERE organization = %(organization)s AND name = ANY(%(names)s::text[]) AND ended_at IS NULL
 
+-- name: end_of_logs
+UPDATE lrdb.metric_rules SET ended_at = now()
+WHERE organization = %(organization)s AND definition ->> 'signal' = 'logs' AND ended_at IS NULL
+RETURNING name, definition
+
 -- name: enable
 UPDATE lrdb.metric_rules
 SET definition = jsonb_set(definition, '{enabled}', to_jsonb(%(enabled)s)),
