@@ -31,6 +31,7 @@ from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import run_tasks
 from lakerunner.pipeline.make_segments import MakeResult, Raw, detect_signal, make_segments
 from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, RuleStop
+from lakerunner.pipeline.rule_parts import RuleCount
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
@@ -60,7 +61,8 @@ class IngestLimits:
 class BoxResult:
     """Every object of the box is in `done`, `failed` or `rerouted`, once. `findings` are on those that are done.
     `rerouted` pairs objects whose content is of another signal than their file name tells with that signal. `parts` are
-    segments of what rules make of the others, `stops` the rule versions that have none of one of them, and why."""
+    segments of what rules make of the others, `stops` the rule versions that have none of one of them, and why;
+    `rule_counts` what versions did."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -69,6 +71,7 @@ class BoxResult:
     rerouted: tuple[tuple[SourceObject, str], ...] = ()
     parts: tuple[Segment, ...] = ()
     stops: tuple[RuleStop, ...] = ()
+    rule_counts: tuple[tuple[int, RuleCount], ...] = ()
 
 
 def ingest_box(
@@ -104,8 +107,8 @@ def ingest_group(
         results.append(_empty_objects([raw.source for raw in raws if not raw.data]))
         raws[:] = [raw for raw in raws if raw.data]
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store), book)
-        found = tuple(_findings(made, raws))
-        results.append(BoxResult(made.segments, made.done, (), found, parts=made.parts, stops=made.stops))
+        of_rules = made.parts, made.stops, made.rule_counts
+        results.append(BoxResult(made.segments, made.done, (), tuple(_findings(made, raws)), (), *of_rules))
         failed += _failures(made.failed, raws, box.signal)
         raws.clear()  # free them before the next batch
     return _join_results([*results, _settle_failures(failed, box.signal)])

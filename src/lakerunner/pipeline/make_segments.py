@@ -31,6 +31,7 @@ from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.row_segments import Put, draft_segment, write_segment
+from lakerunner.pipeline.rule_parts import RuleCount
 from lakerunner.pipeline.segment.writer import SegmentIdentity
 from lakerunner.pipeline.signals import READERS, REQUESTS, row_of
 from lakerunner.pipeline.steps.order import split_and_sort
@@ -45,7 +46,7 @@ WriteRows = Callable[["_Origin", Rows], "MakeResult"]  # without objects and the
 class MakeResult:
     """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done; `notes`
     are on some of them, at most one of a kind on each. `parts` are segments of what rules make of the others;
-    `stops` are the rule versions that have no parts of one of these, and why."""
+    `stops` are the rule versions that have no parts of one of these, and why; `rule_counts` what versions did."""
 
     segments: tuple[Segment, ...] = ()
     done: tuple[SourceObject, ...] = ()
@@ -54,6 +55,7 @@ class MakeResult:
     notes: tuple[Noted, ...] = ()
     parts: tuple[Segment, ...] = ()
     stops: tuple[RuleStop, ...] = ()
+    rule_counts: tuple[tuple[int, RuleCount], ...] = ()
 
     def plus(self, other: MakeResult) -> MakeResult:
         return MakeResult(
@@ -64,6 +66,7 @@ class MakeResult:
             self.notes + other.notes,
             self.parts + other.parts,
             self.stops + other.stops,
+            self.rule_counts + other.rule_counts,
         )
 
 
@@ -210,7 +213,8 @@ def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put, book: RuleBo
     rules = SegmentRules(book, work.spec, draft.columns)
     segment = write_segment(draft, identity, put, consumers=rules.consumers)
     found = rules.write(segment, put)
-    return MakeResult((replace(segment, rule_set=found.rule_set),), parts=found.segments, stops=found.stops)
+    covered = replace(segment, rule_set=found.rule_set)
+    return MakeResult((covered,), parts=found.segments, stops=found.stops, rule_counts=found.counts)
 
 
 def _note_times(times: Any, sources: Sequence[SourceObject], counts: Sequence[int], before: int = 0) -> list[Noted]:

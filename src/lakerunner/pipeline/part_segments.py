@@ -4,9 +4,9 @@ Comes in: the rule versions that were evaluated over row groups of a segment; th
 bucket, what was added up. Goes out: a segment of metrics for each version and hour that has parts, in the name of the
 version's collector, through `put`; and the rule set of the segment.
 
-What always holds: the ids of parts derive from the version and the segment that they were made of: the same work gives
-the same ids and bytes. A version over its limit of series has no part of the segment and is not in its rule set. Labels
-and metric have exactly the names that the rule gives them.
+What always holds: ids of parts derive from the rule, what makes streams, and the segment that they were made of: the
+same work gives the same ids and bytes. A version over its limit of series has no part of the segment and is not in its
+rule set. Labels and metric have exactly the names that the rule gives them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from lakerunner.pipeline.read.names import names_for, number_all
 from lakerunner.pipeline.read.rows import Attached, CodedColumn, Column, ListColumn, NumberColumn, Rows, StructColumn
 from lakerunner.pipeline.read.walk import STRING, VALUE
 from lakerunner.pipeline.row_segments import Put, draft_segment, write_segment
+from lakerunner.pipeline.rule_parts import RuleCount
 from lakerunner.pipeline.segment.series_files import FACTS
 from lakerunner.pipeline.segment.writer import Consumer, SegmentIdentity
 from lakerunner.pipeline.signals import row_of
@@ -76,11 +77,12 @@ NO_RULES = RuleBook()
 @dataclass(frozen=True)
 class MadeParts:
     """The segments of the parts of a segment, and its rule set. `stops` are versions that have no parts of it although
-    it may have rows of theirs, and why: they must be paused."""
+    it may have rows of theirs, and why: they must be paused. `counts` are by version."""
 
     segments: tuple[Segment, ...] = ()
     rule_set: tuple[int, ...] = ()
     stops: tuple[RuleStop, ...] = ()
+    counts: tuple[tuple[int, RuleCount], ...] = ()
 
 
 class SegmentRules:
@@ -107,10 +109,11 @@ class SegmentRules:
         if sign < 0 and stops:
             raise Corrupt(f"rows that came twice cannot be taken from rules: {'; '.join(stops.values())}")
         own = [(version, parts) for version, parts in found if version not in stops]
-        made = [one for version, parts in own for one in write_parts(version, parts, of, put)]
+        made = [one for version, parts in own for one in write_parts(version, self._book.streams, parts, of, put)]
         rule_set = sorted(version.id for version in self._book.versions if version not in stops)
         reasons = sorted((version.id, reason) for version, reason in stops.items())
-        return MadeParts(tuple(made), tuple(rule_set), tuple(reasons))
+        counts = tuple((version.id, count) for version, count in self._evaluation.counts.items())
+        return MadeParts(tuple(made), tuple(rule_set), tuple(reasons), counts)
 
 
 def _over_limit(version: RuleVersion) -> str:
@@ -120,20 +123,23 @@ def _over_limit(version: RuleVersion) -> str:
     )
 
 
-def write_parts(version: RuleVersion, parts: pa.RecordBatch, of: Segment, put: Put) -> tuple[Segment, ...]:
+def write_parts(
+    version: RuleVersion, streams: StreamRules, parts: pa.RecordBatch, of: Segment, put: Put
+) -> tuple[Segment, ...]:
     """Write the parts, of which there is one at least, that a version makes of a segment: a segment for each hour, as
     the end of a bucket may be the begin of the next one."""
     rows = identify_series(_rows(version, parts))
     orders = split_and_sort(rows, METRICS)
     rows = place_numbers(rows, orders)
-    return tuple(_write_hour(version, of, rows, order, put) for order in orders)
-
-
-def _write_hour(version: RuleVersion, of: Segment, rows: Rows, order: Any, put: Put) -> Segment:
-    hour = int(rows.column("timestamp", NumberColumn).values[order].min()) // HOUR_NS
-    made = segment_id("parts", version.id, str(of.id), METRICS.sort_version, hour)
-    identity = SegmentIdentity(made, of.organization, version.collector, METRICS)
-    return write_segment(draft_segment(METRICS, rows, order), identity, put, facts=_PartSeries(rows, order))
+    work = "parts", version.id, orjson.dumps([version.rule.to_json(), streams.to_json()]).decode(), str(of.id)
+    made = []
+    for order in orders:
+        hour = int(rows.column("timestamp", NumberColumn).values[order].min()) // HOUR_NS
+        id_ = segment_id(*work, METRICS.sort_version, hour)
+        identity = SegmentIdentity(id_, of.organization, version.collector, METRICS)
+        draft = draft_segment(METRICS, rows, order)
+        made.append(write_segment(draft, identity, put, facts=_PartSeries(rows, order)))
+    return tuple(made)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from lakerunner.pipeline.read.otlp_requests import LOGS_REQUEST, METRICS_REQUEST
 from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.rows import Raw, ReadResult, Rows
 from lakerunner.pipeline.remote_write.reader import READ_V1, READ_V2
+from lakerunner.pipeline.rule_parts import RuleCount, RuleParts
 from lakerunner.pipeline.segment.series_files import CardinalitySide, SeriesTableSide
 from lakerunner.pipeline.segment.stream_side import StreamTableSide
 from lakerunner.pipeline.segment.text_index import TextIndexSide
@@ -57,6 +58,10 @@ class Evaluation(Consumer, Protocol):
     @property
     def refused(self) -> Mapping[RuleVersion, str]:
         """Why versions cannot run."""
+
+    @property
+    def counts(self) -> Mapping[RuleVersion, RuleCount]:
+        """What each version did whose rows there are."""
 
     def finish(self, sign: int = 1) -> Iterator[tuple[RuleVersion, pa.RecordBatch]]:
         """Return the parts of each version that has any; with sign -1 those that take these rows back. Call it once,
@@ -93,6 +98,7 @@ _LOGS = SignalRow(
         STREAM_TABLE: lambda given: StreamTableSide(given.columns),
     },
     derive=StreamColumns,
+    evaluate=RuleParts,
     readers={"otlp": read_logs},
     request=LOGS_REQUEST,
     steps=(time_records, name_service, reconcile_severity, render_message, add_fingerprint),

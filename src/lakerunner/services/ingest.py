@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
@@ -115,7 +115,7 @@ class Ingest:
         if not self._commit(box, result):
             return False
         reach("after-commit")
-        self._pause(book, result)
+        self._end_rules(book, result)
         _report(box, result, time.monotonic() - started)
         return True
 
@@ -137,14 +137,16 @@ class Ingest:
             return False
         return True
 
-    def _pause(self, book: RuleBook, result: BoxResult) -> None:
-        """Pause the rules that have no parts of some of these rows. If the process dies before it, the next box does
-        so."""
-        reasons = dict(result.stops)
-        for version in book.versions:
-            if version.id in reasons:
-                self._parts.index.metric_rules.pause(version.id, reasons[version.id])
-                log.warning("rule paused", rule=version.rule.name, version=version.version, reason=reasons[version.id])
+    def _end_rules(self, book: RuleBook, result: BoxResult) -> None:
+        """Count what the rules did, and pause those that have no parts of some of these rows. If the process dies
+        before it, the next box pauses them."""
+        versions = {version.id: version for version in book.versions}
+        for id_, count in result.rule_counts:
+            meters.count_rule(versions[id_].rule.name, **asdict(count))
+        for id_, reason in dict(result.stops).items():
+            self._parts.index.metric_rules.pause(id_, reason)
+            name, number = versions[id_].rule.name, versions[id_].version
+            log.warning("rule paused", rule=name, version=number, reason=reason)
 
     def _give_up(self, box: IngestBox, sources: tuple[SourceObject, ...]) -> bool:
         reason = (
