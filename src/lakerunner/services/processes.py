@@ -41,7 +41,7 @@ from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.logql.log_limits import LogLimits
 from lakerunner.model.errors import UserError
 from lakerunner.model.merging import MergeLimits
-from lakerunner.model.signal import SIGNALS
+from lakerunner.model.signal import LOGS, SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
@@ -211,7 +211,10 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     workers = open_workers(parts, sandboxes)
     spark = open_spark(parts)
     engine = open_engine(settings, index, workers, sandboxes, spark)
-    rules = KnownRules(index.organizations.stream_rules)
+    rules = KnownRules(
+        index.organizations.stream_rules,
+        find_versions=lambda organization: index.metric_rules.active(organization, LOGS.name),
+    )
     queries = CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None, rules.of)
     who = _authenticator(parts)
     service = QueryService(who, open_query_limits(settings), now_ns)
