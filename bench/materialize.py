@@ -1,7 +1,7 @@
 """Queries from points that rules made, beside the same queries from lines, in one run on a running lake.
 
-A week of lines (bench/_log_lines.py) goes into `lakerunner up` as OTLP files, one an hour, with the rules already in the
-catalog; it has merged what it can when the queries come. Each case is asked by Loki's API with and without
+A week of lines (bench/_log_lines.py) goes into `lakerunner up` as OTLP files, one an hour, with the rules already in
+the catalog; it has merged what it can when the queries come. Each case is asked by Loki's API with and without
 `materialized=off`, one query at a time; the best turn counts, the first one warms. Answers must be equal. What rules
 cost at ingest is measured by bench/rule_parts.py.
 
