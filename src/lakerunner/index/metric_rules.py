@@ -9,7 +9,7 @@ an organization wait for each other; its version numbers only grow, also when a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -75,6 +75,17 @@ class MetricRules:
 
     def resume(self, version_id: int) -> None:
         self._database.run("metric_rules.resume", {"id": version_id})
+
+    def renew(self, organization: UUID, ids: Collection[int]) -> list[RuleVersion]:
+        """End those of these versions that are current, and begin new versions of the same rules: what the old ones
+        made counts no more. Return the new ones."""
+        with self._change(organization) as transaction:
+            old = [one.rule for one in _current(transaction, organization) if one.id in ids]
+            if not old:
+                return []
+            transaction.run("metric_rules.end", {"organization": organization, "names": [one.name for one in old]})
+            transaction.run_each("metric_rules.add", [_row(organization, one) for one in old])
+            return [_find(transaction, organization, one.name) for one in old]
 
     def native_metrics(self, organization: UUID, names: Sequence[str]) -> list[str]:
         """Return which of these metrics live segments of senders hold, by the name that was sent or Prometheus' name.
