@@ -162,16 +162,33 @@ def add_request(lake: Lake, number: int, data: bytes, format_: str = "") -> None
     lake.all += [replace(one, ingested=number) for one in made.segments]
 
 
+# Measures, and label filters that leave what they can convert.
 MEASURES = st.sampled_from(
-    ["count", "count", "bytes", "sum(status)", "sum(took)", "sum(duration(took))", "sum(bytes(size))", "sum(a)"]
-    + ["histogram(took)", "histogram(duration(took))"]
+    [
+        ("count", ""),
+        ("count", ""),
+        ("bytes", ""),
+        ("sum(status)", '| status=~"[0-9]+"'),
+        ("sum(took)", '| took=~"[0-9.]+"'),
+        ("sum(duration(took))", '| took=~".*s"'),
+        ("sum(bytes(size))", '| size=~".*B"'),
+        ("sum(a)", '| a!="x"'),
+        ("histogram(took)", '| took=~"-?[0-9].?[0-9]*"'),
+        ("histogram(duration(took))", '| took=~".*s"'),
+    ]
 )
-STAGES = st.lists(st.one_of(LINE_FILTERS, PARSERS, FILTERS, st.just('| __error__=""')), max_size=4).map(" ".join)
+ENDS = st.sampled_from(["", '| __error__=""', '| __error__=""'])
+_NONE = st.just("")
+STAGES = st.one_of(
+    st.tuples(_NONE | LINE_FILTERS, PARSERS, _NONE | _NONE | FILTERS).map(" ".join),
+    st.lists(st.one_of(LINE_FILTERS, PARSERS, FILTERS), max_size=3).map(" ".join),
+)
 
 
-def random_version(selector: str, measure: str, dimensions: Sequence[str]) -> RuleVersion:
+def random_version(selector: str, measure: tuple[str, str], end: str, dimensions: Sequence[str]) -> RuleVersion:
+    kind, converts = measure
     try:
-        made = version(selector, measure, *dimensions)
+        made = version(f"{selector} {converts if end else ''} {end}", kind, *dimensions)
         rule_query(made.rule)
     except UserError:  # `| unpack` and the like
         reject()
@@ -190,19 +207,28 @@ def check(rows: Rows, one: RuleVersion, rules: StreamRules = DEFAULT_RULES) -> N
     selector=SELECTORS,
     stages=STAGES,
     measure=MEASURES,
+    end=ENDS,
     dimensions=st.lists(NAMES, max_size=3),
     rules=st.sampled_from(sorted(RULES)),
 )
 def test_parts_of_odd_lines_are_the_answer_of_the_query(
-    rows: Mapping[str, Rows], selector: str, stages: str, measure: str, dimensions: list[str], rules: str
+    rows: Mapping[str, Rows],
+    selector: str,
+    stages: str,
+    measure: tuple[str, str],
+    end: str,
+    dimensions: list[str],
+    rules: str,
 ) -> None:
-    check(rows["odd"], random_version(f"{selector} {stages}", measure, dimensions), RULES[rules])
+    check(rows["odd"], random_version(f"{selector} {stages}", measure, end, dimensions), RULES[rules])
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 1 << 32), measure=MEASURES)
-def test_parts_of_random_lines_are_the_answer_of_the_query(rows: Mapping[str, Rows], seed: int, measure: str) -> None:
+@given(seed=st.integers(0, 1 << 32), measure=MEASURES, end=ENDS)
+def test_parts_of_random_lines_are_the_answer_of_the_query(
+    rows: Mapping[str, Rows], seed: int, measure: tuple[str, str], end: str
+) -> None:
     chance = random.Random(seed)
     names = ("app", "env", "service_name", "detected_level", "level", "status", "method", "trace_id", "nothing")
     selector = Grammar(chance).rule_selector()
-    check(rows["random"], random_version(selector, measure, chance.sample(names, chance.randrange(4))))
+    check(rows["random"], random_version(selector, measure, end, chance.sample(names, chance.randrange(4))))
