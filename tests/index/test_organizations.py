@@ -7,7 +7,6 @@ import pytest
 from index.index_values import ACME, OTHER, at_once
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, NotFound, UserError
-from lakerunner.model.metric_rules.metric_rule import Measure, MetricRule
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, Share
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, Action, AttributeRule, StreamRules
 
@@ -68,14 +67,3 @@ def test_stream_rules_are_of_one_organization_and_can_be_given_back(index: Index
     assert index.organizations.stream_rules(ACME.id) == DEFAULT_RULES
     with pytest.raises(NotFound, match=r"organization .* not found"):
         index.organizations.set_stream_rules(uuid4(), rules)
-
-
-def test_metrics_of_lines_are_made_anew_when_streams_change(index: Index) -> None:
-    of_logs = MetricRule("errors", "logs", '{app=~".+"}', Measure.parse("count"), "errors")
-    of_spans = MetricRule("calls", "traces", '{a="b"}', Measure.parse("count"), "calls")
-    before = {one.name: index.metric_rules.put(ACME.id, one) for one in (of_logs, of_spans)}
-    index.organizations.set_stream_rules(ACME.id, StreamRules.from_json({"discover_service_name": []}))
-    after = {one.rule.name: one for one in index.metric_rules.current(ACME.id)}
-    assert after["calls"] == before["calls"]
-    assert (after["errors"].version, after["errors"].rule) == (2, of_logs)
-    assert after["errors"].id > before["errors"].id
