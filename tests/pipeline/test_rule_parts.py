@@ -319,7 +319,7 @@ class LineLake:
 
     def parts(self, versions: Sequence[RuleVersion], *records: tuple[int, Any], size: int = 40) -> RuleParts:
         """Return the parts of lines at these times."""
-        sent = [({"time_unix_nano": time}, line, {}) for time, line in records]
+        sent: list[Any] = [({"time_unix_nano": time}, line, {}) for time, line in records]
         add_request(self.lake, 0, otlp({"service.name": "a"}, *sent))
         (segment,) = self.lake.all
         file = pq.ParquetFile(self.lake.directory / "store" / segment.path)
