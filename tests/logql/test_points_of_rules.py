@@ -46,4 +46,5 @@ def test_points_answer_like_lines(ruled: Ruled) -> None:
             assert nothing == 0
             used[name] += saved != 0
             assert same(points, lines, whole=whole), f"{name}: {version.rule}: {query}"
+    assert used.pop("twice") == 0, "lines that came twice and are not merged are counted once, as lines"
     assert min(used.values()) > 5, used

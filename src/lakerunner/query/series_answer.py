@@ -151,8 +151,9 @@ class SeriesAnswer:
         points = leaf.points
         parts = [(points.once, picked.once), (points.made, picked.made), (points.rows, picked.rows)]
         parts += zip(points.edges, picked.edges, strict=True)
-        self._run.count(Account(bytes_saved=picked.saved))
-        return join_samples([self._folded(*part) for part in parts])
+        found = join_samples([self._folded(*part) for part in parts])
+        self._run.count(Account(bytes_saved=picked.saved))  # now it is certain that rows need not be read
+        return found
 
     def _folded(self, leaf: Leaf, pick: Pick) -> Samples:
         self._run.count(pick.account)

@@ -1,7 +1,8 @@
 """Random rules over the random rows, and queries that they may answer: from points and from lines alike.
 
-Each delivery is ingested with some of the rules, so that all forms of coverage occur; one delivery comes twice. `plain`
-has the segments as ingested, `compacted` those of logs merged where their rule sets agree, and those of points by rule.
+Each delivery is ingested with some of the rules, so that all forms of coverage occur. `once`: as ingested, each
+delivery once. `twice`: one delivery came twice. `compacted`: the same, with the segments of logs merged where their
+rule sets agree, and those of points by rule.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from query.sample_lake import OWN, Lake, removed
 _SELECTORS = ('service_name=~".+"', 'app=~"cart|pay"', 'env="prod"', 'app=~".+", env=~".+"')
 _MORE = ('service_name="cart"', 'app="cart"', 'env!="dev"', 'pod="p-1"')
 _FILTERS = ("", "", '|= "refused"', '!= "cart"', '|~ "(?i)cart"')
-_PARSERS = ("", "", "| logfmt", "| json", "| logfmt | status >= 400")
-_TESTS = ("", "", '| detected_level="error"', '| status=~"5.."', '| app="cart" or level="info"')
+_PARSERS = ("", "", "", "| logfmt", '| json | __error__=""', '| logfmt | status >= 400 | __error__=""')
+_TESTS = (*[""] * 6, '| detected_level="error"', '| status=~"5.."', '| app="cart" or level="info"')
 _DIMENSIONS = ("app", "env", "service_name", "detected_level", "level", "status", "method", "user")
 _MEASURES = {
     "count": ("count_over_time", "rate"),
@@ -43,7 +44,7 @@ _MEASURES = {
     "sum(status)": ("sum_over_time", "rate"),
     "sum(duration(took))": ("sum_over_time",),
 }
-_RANGES = (10, 10, 20, 60, 300, 15)
+_RANGES = (10, 10, 20, 60, 300, 300, 900, 15)
 Series = dict[Labels, dict[int, float]]
 _AROUND = ("{}", "{}", "topk(2, {})", "avg({})", "{} / 2")
 
@@ -56,7 +57,7 @@ class Ruled:
 
 def random_rule(chance: random.Random, number: int) -> RuleVersion:
     parts = (f"{{{chance.choice(_SELECTORS)}}}", chance.choice(_FILTERS), chance.choice(_PARSERS))
-    dimensions = tuple(sorted(chance.sample(_DIMENSIONS, chance.randrange(5))))
+    dimensions = tuple(sorted(chance.sample(_DIMENSIONS, chance.randrange(6))))
     measure = Measure.parse(chance.choice(tuple(_MEASURES)))
     rule = MetricRule(f"r{number}", "logs", " ".join(filter(None, parts)), measure, f"made_{number}", dimensions)
     return RuleVersion(number + 1, OWN, 1, rule)
@@ -66,15 +67,15 @@ def query_for(chance: random.Random, version: RuleVersion) -> LogqlQuery:
     """Return a query that the rule may answer, or nearly so."""
     rule = version.rule
     selector, _, stages = rule.selector.partition("}")
-    selector += f", {chance.choice(_MORE)}" if chance.random() < 0.3 else ""
+    selector += f", {chance.choice(_MORE)}" if chance.random() < 0.15 else ""
     test = chance.choice(_TESTS)
     measured = str(rule.measure)
     unwrap = f"| unwrap {measured[4:-1]}" if measured.startswith("sum") else ""
     by = chance.sample(rule.dimensions, chance.randrange(len(rule.dimensions) + 1))
-    if chance.random() < 0.1:
+    if chance.random() < 0.05:
         by.append(chance.choice(_DIMENSIONS))
     op, range_ = chance.choice(_MEASURES[measured]), chance.choice(_RANGES)
-    offset = f" offset {chance.choice((10, 60, 7))}s" if chance.random() < 0.2 else ""
+    offset = f" offset {chance.choice((10, 60, 7))}s" if chance.random() < 0.1 else ""
     inner = f"{op}({selector}}}{stages} {test} {unwrap} [{range_}s]{offset})"
     text = chance.choice(_AROUND).format(f"sum by ({', '.join(by)}) ({inner})" if by else f"sum({inner})")
     return _timed(chance, text)
@@ -84,8 +85,8 @@ def _timed(chance: random.Random, text: str) -> LogqlQuery:
     if chance.random() < 0.3:
         end = START + chance.randrange(20, 960) * SECOND + chance.choice((0, 0, 1, 999_999_999))
         return LogqlQuery(text, end, end, 0)
-    step = chance.choice((10, 30, 60, 300, 7)) * SECOND
-    start = START // (10 * SECOND) * 10 * SECOND + chance.choice((0, 0, 10, -60, 600, 3)) * SECOND
+    step = chance.choice((10, 30, 60, 60, 300, 300, 7)) * SECOND
+    start = START // (10 * SECOND) * 10 * SECOND + chance.choice((0, 0, 0, 10, -60, 600, 3)) * SECOND
     return LogqlQuery(text, start, END + 60 * SECOND, step)
 
 
@@ -96,16 +97,20 @@ def ruled_lakes(directory: Path, seed: int, rules: int = 6) -> Iterator[Ruled]:
     deliveries = random_deliveries(seed)
     with ExitStack() as stack, small_row_groups():
         plain = Lake(directory / "plain")
+        covered: dict[tuple[object, ...], tuple[RuleVersion, ...]] = {}
         for number, delivery in enumerate(deliveries):
-            active = tuple(one for one in versions if chance.random() < 0.7) if number else versions
+            sent = tuple((row.time, row.line) for row in delivery.rows)
+            active = covered.setdefault(sent, tuple(one for one in versions if chance.random() < 0.7))
             made = ingest_delivery(plain, delivery, number, book=RuleBook(active))
             plain.all += [replace(one, ingested=number + 1) for one in (*made.segments, *made.parts)]
-        merged = Lake(copied(directory, "merged"))
+        once, merged = Lake(copied(directory, "once")), Lake(copied(directory, "merged"))
+        once.all = [one for one in plain.all if one.ingested < len(deliveries)]
         merged.all = _compacted(merged, plain.all, versions)
-        for lake in (plain, merged):
+        for lake in (once, plain, merged):
             stack.callback(removed, lake.directory)
             stack.callback(lake.close)
-        yield Ruled(versions, {"plain": plain.engine().engine, "compacted": merged.engine().engine})
+        lakes = {"once": once, "twice": plain, "compacted": merged}
+        yield Ruled(versions, {name: lake.engine().engine for name, lake in lakes.items()})
 
 
 def answer(engine: Engine, query: LogqlQuery, versions: Sequence[RuleVersion] = ()) -> tuple[Series | str, int]:
