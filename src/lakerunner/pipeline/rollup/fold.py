@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.prometheus import METADATA_ENTRY
-from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
+from lakerunner.model.signal import FIRST_HISTOGRAM, PART_COLUMNS, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import MS_NS
 from lakerunner.pipeline.merge.output import concat_batches
@@ -85,7 +85,7 @@ class Fold:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the buckets: the columns of their points, those that buckets add, then the attributes."""
-        given = set(self.given.names)
+        given = set(self.given.names) - self._left_out
         may = set(_ALWAYS)
         if given & ({"count", "float_count"} if self.source == RAW else _OF_HISTOGRAMS):
             may |= {FIRST_HISTOGRAM, RESET_HISTOGRAM}
@@ -98,8 +98,17 @@ class Fold:
 
     def buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all buckets."""
-        for whole in _align_batches(batches, self.target):
+        for whole in _align_batches(map(self._own, batches), self.target):
             yield from self._of(whole)
+
+    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch without the columns of parts: what was added up is a point like any other."""
+        names = batch.schema.names
+        return batch.select([name for name in names if name not in self._left_out]) if self._left_out else batch
+
+    @cached_property
+    def _left_out(self) -> frozenset[str]:
+        return frozenset(PART_COLUMNS if self.source == RAW else ()) & {*self.given.names}
 
     def _of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         times = times_ms(batch)
