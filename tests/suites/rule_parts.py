@@ -100,7 +100,13 @@ def write_parts(
     data = _request(parts, histogram, unit).SerializeToString()
     files: dict[str, bytes] = {}
     source = SourceObject("b", f"{collector}{ingested}", "e", len(data), 0)
-    made = make_segments(METRICS, organization, collector, [Raw(source, memoryview(data))], files.__setitem__)
+    made = make_segments(
+        METRICS,
+        organization,
+        collector,
+        [Raw(source, memoryview(data))],
+        lambda path, data: files.update({path: bytes(data)}),
+    )
     assert not made.failed, made.failed
     return [
         _with_parts(store, directory, replace(segment, ingested=ingested + place), files, parts, times)

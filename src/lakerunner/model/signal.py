@@ -164,6 +164,7 @@ _METRICS = pa.schema(
         *_COMMON,
     ]
 )
+PART_COUNT = "chq_rollup_count"
 PART_COLUMNS = tuple(name for name in _METRICS.names if name.startswith("chq_rollup_"))
 
 # A row of a rollup is a bucket of a series: `timestamp` is its end, `start_timestamp` its start (model/tier.py). What

@@ -78,8 +78,8 @@ class CompactLimits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The segments that were written, which hold all rows of the inputs; none if there is an `error`, or nothing in the
-    inputs. `damaged` is the input that cannot be read."""
+    """The segments that were written, which hold all rows of the inputs; none if there is an `error`. `damaged` is the
+    input that cannot be read."""
 
     segments: tuple[Segment, ...]
     error: str = ""
@@ -123,8 +123,8 @@ def write_in_scratch(write: Callable[[Path], Iterable[Segment]]) -> Outcome:
 def merge_segments(
     work: CompactWork, store: MergeStore, limits: CompactLimits, directory: Path, *, dedupe: bool = True
 ) -> Iterator[Segment]:
-    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay,
-    except for parts, which are added up. There may be none, if parts took back all rows."""
+    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay;
+    parts are added up in any case."""
     spec = spec_of(work.signal, work.frequency_ms)
     signal = row_of(spec)
     inputs = open_segments(store, work.segments, directory)

@@ -166,7 +166,7 @@ class MergedRows:
         held: list[pa.RecordBatch] = []
         for part in lookahead.run(key):
             batch = concat_batches([*held, part.batch])
-            held = [one for one in add(batch, np.array([0, batch.num_rows])) if one.num_rows]
+            held = list(add(batch, np.array([0, batch.num_rows])))
         return [RowSlice(lookahead.number, one, 0, one.num_rows) for one in held]
 
     def _identities(

@@ -1,14 +1,14 @@
 """Add up the parts of merged rows: of the rows of one series and time one row is made (docs/decisions/0030).
 
-Comes in: rows in the order of a merge, and where each run of one series and time begins. Goes out: a row for each run
-that holds something. Rows, sums, extrema and the cells of histograms are added; all other columns are those of the
-run's last row. What always holds: counts of histograms are modulo 2^64, as those of parts that take back are: only
-the sum of all parts is meant as it is.
+Comes in: rows in the order of a merge, and where each run of one series and time begins. Goes out: a row for each run.
+Counts, sums, extrema and the cells of histograms are added; all other columns are those of the run's last row. What
+always holds: counts of histograms are modulo 2^64, as those of parts that take back are, until all parts of a point
+are added. Until then a row of no rows says nothing: it may stand for one row more and another one less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.organization import is_of_rule
-from lakerunner.model.signal import METRICS
+from lakerunner.model.signal import METRICS, PART_COUNT
 from lakerunner.model.sketch import SCALE
 from lakerunner.model.tier import RAW
 from lakerunner.pipeline.merge.inputs import SegmentFile
@@ -25,7 +25,7 @@ from lakerunner.pipeline.rollup.buckets import Sketches, sketches_of_buckets
 from lakerunner.pipeline.steps.arrow_columns import filled, find_column, numbers, valid
 from lakerunner.series.part_sums import PartSums, add_parts
 
-_COUNT, _SUM, _ERROR = "chq_rollup_count", "chq_rollup_sum", "chq_rollup_sum_error"
+_COUNT, _SUM, _ERROR = PART_COUNT, "chq_rollup_sum", "chq_rollup_sum_error"
 _LEAST, _MOST = ("chq_rollup_min", "min"), ("chq_rollup_max", "max")
 _HISTOGRAM = ("count", "zero_count", "positive", "negative")
 _ADDED = ("value", "int_value", "is_int", "sum", "scale", _COUNT, _SUM, _ERROR, *_LEAST, *_MOST, *_HISTOGRAM)
@@ -48,8 +48,7 @@ def add_rows(batch: pa.RecordBatch, starts: Any) -> Iterator[pa.RecordBatch]:
     """Yield the rows with their parts added; run n is the rows `starts[n]` to before `starts[n + 1]`."""
     last, several = starts[1:] - 1, np.diff(starts) > 1
     if not several.any():
-        there = _some_left(batch.column(_COUNT)) if _COUNT in batch.schema.names else None
-        yield batch if there is None or there.all() else batch.filter(pa.array(there))
+        yield batch
         return
     sizes = np.diff(starts)[several]
     own = np.append(0, np.cumsum(sizes))
@@ -64,25 +63,12 @@ def add_rows(batch: pa.RecordBatch, starts: Any) -> Iterator[pa.RecordBatch]:
     added = _added(parts, own, sketches)
     index = last.copy()
     index[several] = batch.num_rows + np.arange(len(sizes))
-    yield _patched(batch, added, last, index)
-
-
-def _some_left(counts: pa.Array) -> Any:
-    return counts.fill_null(1).to_numpy(zero_copy_only=False) != 0
-
-
-def _patched(batch: pa.RecordBatch, added: Mapping[str, pa.Array], last: Any, index: Any) -> pa.RecordBatch:
-    """Return the rows `last`, those with an index beyond the batch with what was added; without those of no rows."""
-    joined = {name: pa.concat_arrays([batch.column(name), array]) for name, array in added.items()}
-    if _COUNT in joined:
-        there = _some_left(joined[_COUNT].take(pa.array(index)))
-        last, index = last[there], index[there]
-    places, rows = pa.array(index), pa.array(last)
+    places, others = pa.array(index), pa.array(last)
     arrays = [
-        joined[field.name].take(places) if field.name in joined else batch.column(field.name).take(rows)
-        for field in batch.schema
+        pa.concat_arrays([column, added[name]]).take(places) if name in added else column.take(others)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+    yield pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
 def _sketches(parts: pa.RecordBatch, starts: Any) -> Sketches | None:
