@@ -25,6 +25,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.sketch import bucket_of
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, merge_segments
+from lakerunner.pipeline.rollup import buckets
 from lakerunner.pipeline.rollup.parts import add_rows
 from lakerunner.pipeline.rollup_job import RollupWork, write_buckets
 from lakerunner.series.histograms.histogram import Histogram
@@ -62,6 +63,14 @@ class PartLake(MetricLake):
         made = tuple(merge_segments(work, Putting(self.store), limits, self.directory))
         self.segments = [one for one in self.segments if one not in ordered] + list(made)
 
+    def mergeable(self) -> list[Segment]:
+        """Segments of one collector that has several."""
+        for collector in sorted({one.collector for one in self.segments}):
+            own = [one for one in self.segments if one.collector == collector]
+            if len(own) > 1:
+                return own
+        return []
+
     def tables(self) -> list[pa.Table]:
         return [self.table(one) for one in self.segments]
 
@@ -72,6 +81,16 @@ class PartLake(MetricLake):
         """Rows, sum, least and most of each part that is stored."""
         names = ("chq_rollup_count", "chq_rollup_sum", "chq_rollup_min", "chq_rollup_max")
         return [tuple(row.values()) for one in self.tables() for row in one.select(names).to_pylist()]
+
+    def facts(self) -> dict[Key, tuple[int, float, float]]:
+        """Rows, least and most of all parts of each point."""
+        found: dict[Key, tuple[int, float, float]] = {}
+        for key, row in keyed(self.tables()):
+            count, least, most = found.get(key, (0, math.inf, -math.inf))
+            if row["chq_rollup_min"] is not None:
+                least, most = min(least, row["chq_rollup_min"]), max(most, row["chq_rollup_max"])
+            found[key] = count + row["chq_rollup_count"], least, most
+        return found
 
     def roll(self, tier: int = TIERS[0]) -> dict[Key, Row]:
         """Roll up what is new, and return the buckets of the tier."""
@@ -85,11 +104,12 @@ class PartLake(MetricLake):
                 made = tuple(write_buckets(work, Putting(self.store), self.directory, LIMITS))
             source, touched, sources = target, made, made
         self.buckets += [self.table(one) for one in made]
-        return {
-            (str(row["attributes.level"]), row["timestamp"] // 10**6): row
-            for table in self.buckets
-            for row in rows_of(table)
-        }
+        return dict(keyed(self.buckets))
+
+
+def keyed(tables: Sequence[pa.Table]) -> list[tuple[Key, Row]]:
+    rows = [row for table in tables for row in rows_of(table)]
+    return [((str(row["attributes.level"]), row["timestamp"] // 10**6), row) for row in rows]
 
 
 class Putting:
@@ -145,9 +165,10 @@ def assert_close(found: float, values: Sequence[float], written: int) -> None:
 
 def assert_points(lake: PartLake, written: list[list[PartRow]]) -> None:
     wanted, rows = model(written), sum(len(some) for some in written)
-    found = seen(lake)
-    assert found.keys() == wanted.keys()
+    found, facts = seen(lake), lake.facts()
+    assert found.keys() == wanted.keys() == facts.keys()
     for key, values in wanted.items():
+        assert facts[key] == (len(values), min(values), max(values))
         if isinstance(found[key], Histogram):
             assert_histogram(found[key], values)
             assert_close(found[key].sum, values, rows)
@@ -167,22 +188,22 @@ def assert_histogram(found: Histogram, values: Sequence[float]) -> None:
 def test_points_are_those_of_the_rows_that_stay_whatever_is_merged(
     values: st.SearchStrategy[float], histogram: bool
 ) -> None:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=12, deadline=None)
     @given(files(values), st.randoms(use_true_random=False))
     def adds_up(written: list[list[PartRow]], chance: random.Random) -> None:
         with TemporaryDirectory() as directory:
             lake = PartLake(Path(directory) / "lake")
             for rows in written:
-                lake.write(rows, histogram=histogram)
+                lake.write(rows, histogram=histogram, collector=chance.choice(("_errors.1", "_errors.1", "_errors.2")))
             assert_points(lake, written)
-            while len(lake.segments) > 1:
-                lake.merge(chance.sample(lake.segments, min(len(lake.segments), chance.randint(2, 4))))
+            while some := lake.mergeable():
+                lake.merge(chance.sample(some, min(len(some), chance.randint(2, 4))))
                 assert_points(lake, written)
 
     adds_up()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(files(ANY), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
 def test_buckets_are_those_of_the_points(
     written: list[list[PartRow]], histogram: bool, late: bool, chance: random.Random
@@ -197,16 +218,16 @@ def test_buckets_are_those_of_the_points(
                 lake.roll()
         if len(lake.segments) > 2:
             lake.merge(chance.sample(lake.segments, 2))
-        buckets = lake.roll()
-    assert buckets.keys() == wanted.keys()
+        rolled = lake.roll()
+    assert rolled.keys() == wanted.keys()
     for key, values in wanted.items():
         if histogram:
-            assert buckets[key]["count"] == len(values)
-            assert_close(buckets[key]["sum"], values, rows)
-            assert (buckets[key]["min"], buckets[key]["max"]) == (min(values), max(values))
+            assert rolled[key]["count"] == len(values)
+            assert_close(rolled[key]["sum"], values, rows)
+            assert (rolled[key]["min"], rolled[key]["max"]) == (min(values), max(values))
         else:
-            assert buckets[key][PREFIX + "count"] == 1
-            assert_close(buckets[key][PREFIX + "sum"], values, rows)
+            assert rolled[key][PREFIX + "count"] == 1
+            assert_close(rolled[key][PREFIX + "sum"], values, rows)
 
 
 def test_buckets_of_coarser_tiers_add_up_points(lake: PartLake) -> None:
@@ -299,6 +320,15 @@ def test_a_long_run_of_one_key_is_added_in_little_memory(lake: PartLake, histogr
     assert sorted(lake.stored()) == [(6000, 6000.0, 1.0, 1.0), (6000, 9000.0, 1.0, 2.0)]
     if not histogram:
         assert seen(lake) == {("error", T0 + 10_000): 9000.0, ("warn", T0 + 10_000): 6000.0}
+
+
+def test_many_histograms_are_added_some_at_a_time(lake: PartLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "MOST_CELLS", 100)
+    written = [[PartRow("error", T0 + 1000 * n, 1.1**n) for n in range(120)] for _ in range(2)]
+    for rows in written:
+        lake.write(rows, histogram=True)
+    lake.merge(lake.segments)
+    assert_points(lake, written)
 
 
 def test_integers_are_added_exactly(lake: PartLake) -> None:
