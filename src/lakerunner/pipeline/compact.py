@@ -29,6 +29,7 @@ from lakerunner.pipeline.merge.inputs import Damaged, InputSeries, open_segments
 from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
 from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, SegmentRules
+from lakerunner.pipeline.rollup.parts import holds_parts, merged_parts
 from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import row_of, sides_of
 
@@ -134,12 +135,15 @@ def merge_segments(
     work: CompactWork, store: MergeStore, limits: CompactLimits, directory: Path, *, dedupe: bool = True
 ) -> Iterator[Segment]:
     """Write the segments of one merge, then those that take back parts; each is in the store when it is yielded.
-    Without `dedupe` repeated rows stay."""
+    Without `dedupe` repeated rows stay; parts are added up in any case."""
     spec = spec_of(work.signal, work.frequency_ms)
     signal = row_of(spec)
-    same_row = signal.same_row if dedupe else None
     inputs = open_segments(store, work.segments, directory)
-    rows = MergedRows(spec, inputs, limits.memory, same_row=same_row, derive=signal.derive)
+    if holds_parts(work.collector, work.frequency_ms):
+        rows = merged_parts(inputs, limits.memory)
+    else:
+        same_row = signal.same_row if dedupe else None
+        rows = MergedRows(spec, inputs, limits.memory, same_row=same_row, derive=signal.derive)
     rules = SegmentRules(work.book.without_limits(), spec, rows.columns)
     for consumer in rules.consumers:
         rows = replace(rows, dropped=consumer)
