@@ -148,9 +148,10 @@ class RuleParts:
         """Add up what is held; what is then still too large, the largest version first, has no parts."""
         for sums in self._sums.values():
             sums.fold()
+        self._held = sum(one.held for one in self._sums.values())
         for sums in sorted(self._sums.values(), key=lambda one: -one.held):
-            self._held = sum(one.held for one in self._sums.values())
             if self._held > _MAX_BYTES // 2:  # half, so that not every further batch comes here
+                self._held -= sums.held
                 sums.give_up()
 
 
@@ -194,7 +195,7 @@ class _VersionSums:
         self._run = made.compiled(self._lines.find_origins, (ROW,))
         self._sketches = version.rule.measure.kind == "histogram"
         self._series: dict[str, int] = {}
-        self._is_error: list[bool] = []
+        self._is_error: list[bool] = []  # by the numbers of series
         self._parts: list[pa.RecordBatch] = []
         self.held = 0  # bytes of the parts
         self.version = version
@@ -208,9 +209,10 @@ class _VersionSums:
         if not self.is_over:
             for samples in self._run(self._lines.select(rows)):
                 count = self._add_samples(samples, rows.of.times, count)
-            if len(self._series) - sum(self._is_error) > self.version.rule.max_series:
+            count = replace(count, series=len(self._series) - sum(self._is_error))
+            if count.series > self.version.rule.max_series:
                 self.give_up()
-        self.count = replace(count, series=len(self._series) - sum(self._is_error))
+        self.count = count
         self._spend(began)
 
     def total(self) -> pa.RecordBatch | None:
@@ -247,7 +249,7 @@ class _VersionSums:
         if len(times) and times.max() > _LAST_END:  # no query can name the bucket's end
             kept = times <= _LAST_END
             series, times, values = series[kept], times[kept], values[kept]
-        if not len(series):
+        if not len(series) or self.is_over:
             return count
         failed = int(np.array(self._is_error)[series].sum())
         count = replace(count, matched=count.matched + len(series) - failed, errors=count.errors + failed)
