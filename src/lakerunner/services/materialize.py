@@ -65,6 +65,8 @@ class LeftOut:
         self._until.pop(segment, None)
 
     def at(self, now: float) -> Collection[UUID]:
+        """Return the segments whose pause is not over; those that nobody has tried again for long are forgotten."""
+        self._until = {one: (end, pause) for one, (end, pause) in self._until.items() if end + _LONGEST_PAUSE > now}
         return [segment for segment, (end, _) in self._until.items() if end > now]
 
 
