@@ -204,10 +204,14 @@ def test_native_metrics_are_those_that_senders_sent(index: Index) -> None:
     metrics("lines", "lines", signal="logs")
     many = {"metrics": ["a", 'a"quoted', "many\\", "many.more", "many2"], "metric_count": 5000}
     metrics("many", fingerprints=(INCOMPLETE,), statistics=many)
-    names = ["sent", "sent_total", "rolled", "made", "theirs", "lines", "a", "quoted", "many", "many2", "never"]
-    assert index.metric_rules.native_metrics(ACME.id, names) == ["a", "many2", "rolled", "sent", "sent_total"]
-    assert index.metric_rules.native_metrics(OTHER.id, names) == ["theirs"]
-    assert index.metric_rules.native_metrics(ACME.id, []) == []
+    native = index.metric_rules.native_metric
+    for one in ("sent", "sent_total", "rolled", "a", "many2"):
+        assert native(ACME.id, ["never", one, "x"]) == one
+        assert native(OTHER.id, ["never", one, "x"]) is None
+    for one in ("made", "lines", "theirs", "quoted", "many", "more", "never"):
+        assert native(ACME.id, ["never", one, "x"]) is None
+    assert native(OTHER.id, ["theirs"]) == "theirs"
+    assert native(ACME.id, []) is None
 
 
 def test_a_text_that_cannot_be_stored_is_refused_before() -> None:

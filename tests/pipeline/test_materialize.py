@@ -24,7 +24,7 @@ from lakerunner.pipeline.ingest import BoxResult, ingest_group
 from lakerunner.pipeline.materialize import MaterializeLimits, MaterializeWork, materialize_work
 from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.pipeline.steps.stream_columns import DERIVED
-from pipeline.test_rule_coverage import BOOK, BY_SERVICE, BYTES, Files, random_lines, request
+from suites.covered_lines import BOOK, BY_SERVICE, BYTES, Files, random_lines, request
 from suites.ingested import ORGANIZATION
 from suites.rule_values import version
 

@@ -30,8 +30,8 @@ from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.services.materialize import LeftOut, Materialize, MaterializeParts, earliest_start
 from lakerunner.services.tending import Overdue, ReminderLog, remind_merges
 from lakerunner.services.work import WorkParts
-from pipeline.test_rule_coverage import BY_SERVICE, BYTES, Files, Line, random_lines, request
 from servers.postgres import empty_index
+from suites.covered_lines import BY_SERVICE, BYTES, Files, Line, random_lines, request
 from suites.ingested import ORGANIZATION, START
 from suites.rule_values import Added
 

@@ -9,7 +9,7 @@ an organization wait for each other; its version numbers only grow, also when a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -83,17 +83,32 @@ class MetricRules:
     def resume(self, version_id: int) -> None:
         self._database.run("metric_rules.resume", {"id": version_id})
 
-    def native_metrics(self, organization: UUID, names: Sequence[str]) -> list[str]:
-        """Return which of these metrics live segments of senders hold, by the name that was sent or Prometheus' name.
-        Of a segment with more than 2,000 fingerprints the first hundred names as they were sent are known."""
+    def renew(self, organization: UUID, ids: Collection[int]) -> list[RuleVersion]:
+        """End those of these versions that are current, and begin new versions of the same rules: what the old ones
+        made counts no more. Return the new ones by name."""
+        values = {"organization": organization, "ids": list(ids), "signal": None}
+        with self._change(organization) as transaction:
+            rows = transaction.rows("metric_rules.renew", values)
+        return sorted((_version(*row) for row in rows), key=lambda one: one.rule.name)
+
+    def native_metric(self, organization: UUID, names: Collection[str]) -> str | None:
+        """Return one of these metrics that live segments of senders hold, by the name that was sent or Prometheus'
+        name; None: they hold none of them. Of a segment with more than 2,000 fingerprints only the first hundred names
+        are known, as they were sent. `names` are names of rules' metrics."""
+        prints = {digest64("metric_name", name): name for name in names}
         values = {
             "organization": organization,
-            "names": list(names),
-            "fingerprints": [digest64("metric_name", name) for name in names],
+            "fingerprints": list(prints),
             "incomplete": INCOMPLETE,
+            "pattern": rf'(^|[^\\])"({"|".join(names)})"',
             "rule_prefix": RULE_PREFIX,
         }
-        return [name for (name,) in self._database.rows("metric_rules.native_metrics", values)]
+        if not names:
+            return None
+        if rows := self._database.rows("metric_rules.native_by_fingerprint", values):
+            return min(prints[one] for one in rows[0][0] if one in prints)
+        rows = self._database.rows("metric_rules.native_by_statistics", values)
+        return min({*names}.intersection(rows[0][0])) if rows else None
 
     @contextmanager
     def _change(self, organization: UUID) -> Iterator[Transaction]:

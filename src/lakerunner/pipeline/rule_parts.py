@@ -36,6 +36,7 @@ from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.streams.stream_table import RESOURCE_ID
 from lakerunner.model.time import MAX_NS, MS_NS
 from lakerunner.pipeline.rollup.part_values import VALUES, TooManyCells, add_parts, add_values
+from lakerunner.pipeline.steps.arrow_columns import plain
 from lakerunner.pipeline.steps.attribute_values import attributes_text, row_attributes, shredded_columns
 from lakerunner.pipeline.steps.stored_lines import ROW, StoredBatch, StoredLines, StoredRows
 
@@ -43,6 +44,8 @@ PART_SCHEMA = pa.schema([("labels", pa.dictionary(pa.int32(), pa.string())), *li
 BUCKET_NS = BUCKET_MS * MS_NS
 _LAST_END = MAX_NS // BUCKET_NS * BUCKET_NS
 _MAX_BYTES = 64 << 20  # of the parts of all versions that are held
+_MAX_KNOWN = 100_000  # resources that are remembered
+_NO_RULES: Sequence[int] = ()
 _OF_VALUES = VALUES.names[3:]
 
 
@@ -69,7 +72,7 @@ class RuleParts:
         self._rules = rules
         self._stream = stored_stream_of(rules)
         self._resources: dict[int, tuple[str, str]] = {}
-        self._concerned: dict[int, list[int]] = {}
+        self._concerned: dict[int, Sequence[int]] = {}
         self._sums: dict[int, _VersionSums] = {}
         self._held = 0
         self.refused: Mapping[RuleVersion, str] = self._versions.refused
@@ -88,7 +91,10 @@ class RuleParts:
         """Add rows of the segment."""
         if not self._versions.queries or not batch.num_rows:
             return
-        coded = batch.column(RESOURCE_ID).dictionary_encode()
+        if len(self._concerned) > _MAX_KNOWN:
+            self._concerned.clear()
+            self._resources.clear()
+        coded = plain(batch.column(RESOURCE_ID)).dictionary_encode()
         ids, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
         self._find_rules(batch, ids, codes)
         resources_of: dict[int, list[int]] = {}
@@ -123,7 +129,7 @@ class RuleParts:
             attributes = attributes_text(row_attributes(batch, row, RESOURCE, self._resource_types))
             own = attributes, batch.column("resource_schema_url")[row].as_py()
             found = self._versions.index.met_by(self._stream(*own).labels)
-            self._concerned[ids[place]] = found
+            self._concerned[ids[place]] = found or _NO_RULES
             if found:
                 self._resources[ids[place]] = own
 

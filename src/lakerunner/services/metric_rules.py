@@ -56,13 +56,13 @@ class CheckedRules:
 
     def _check(self, organization: UUID, current: Sequence[RuleVersion], rules: Sequence[MetricRule]) -> None:
         check_together(rules)
-        stored = [one.rule for one in current]
+        stored = {one.rule for one in current}
         for rule in rules:
             if rule not in stored:
                 check_rule(rule)
         made = {rule.metric for rule in stored}
         new = {rule.metric: rule.name for rule in rules if rule.metric not in made}
-        for metric in self._stored.native_metrics(organization, sorted(new)):
+        if metric := self._stored.native_metric(organization, new):
             raise UserError(
                 f"rule {new[metric]!r} cannot make metric {metric!r}: it is sent to this organization already, and its "
                 "points would be added to those. Choose another name"

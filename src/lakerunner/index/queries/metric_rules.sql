@@ -35,6 +35,18 @@ WHERE organization = %(organization)s AND name = %(name)s AND ended_at IS NULL
 UPDATE lrdb.metric_rules SET ended_at = now()
 WHERE organization = %(organization)s AND name = ANY(%(names)s::text[]) AND ended_at IS NULL
 
+-- name: renew
+-- Ends versions, and begins new ones of the same rules: those with these ids, and those over this signal.
+WITH ended AS (
+    UPDATE lrdb.metric_rules SET ended_at = now()
+    WHERE organization = %(organization)s AND ended_at IS NULL
+      AND (id = ANY(%(ids)s::bigint[]) OR definition ->> 'signal' = %(signal)s)
+    RETURNING organization, name, version, definition, since_ns
+)
+INSERT INTO lrdb.metric_rules (organization, name, version, definition, since_ns)
+SELECT organization, name, version + 1, definition, since_ns FROM ended
+RETURNING id, organization, version, definition, '', since_ns
+
 -- name: enable
 UPDATE lrdb.metric_rules
 SET definition = jsonb_set(definition, '{enabled}', to_jsonb(%(enabled)s)),
@@ -52,17 +64,22 @@ UPDATE lrdb.metric_rules SET paused = NULL WHERE id = %(id)s AND ended_at IS NUL
 UPDATE lrdb.metric_rules SET since_ns = %(since_ns)s
 WHERE organization = %(organization)s AND name = %(name)s AND ended_at IS NULL
 
--- name: native_metrics
--- Which of these metrics senders have sent. A segment whose list of fingerprints is incomplete shows in its statistics
--- the first hundred names of its metrics; a quote inside such a name has a backslash before it.
-SELECT name FROM unnest(%(names)s::text[], %(fingerprints)s::bigint[]) AS wanted (name, fingerprint)
-WHERE EXISTS (
-    SELECT FROM lrdb.segments
+-- name: native_by_fingerprint
+-- The fingerprints of a segment of a sender that holds one of these metrics. All such segments are found before one is
+-- taken: the planner would read segment after segment to find a first one.
+WITH holding AS MATERIALIZED (
+    SELECT id FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = 'metrics' AND state = 'live'
-      AND NOT starts_with(collector, %(rule_prefix)s) AND fingerprints && ARRAY[wanted.fingerprint])
-OR EXISTS (
-    SELECT FROM lrdb.segments
+      AND NOT starts_with(collector, %(rule_prefix)s) AND fingerprints && %(fingerprints)s::bigint[]
+)
+SELECT fingerprints FROM lrdb.segments WHERE id = (SELECT id FROM holding LIMIT 1)
+
+-- name: native_by_statistics
+-- The first hundred names of the metrics of a segment whose list of fingerprints is incomplete, if one of these is
+-- among them. A quote inside a name has a backslash before it.
+WITH incomplete AS MATERIALIZED (
+    SELECT statistics -> 'metrics' AS metrics FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = 'metrics' AND state = 'live'
       AND NOT starts_with(collector, %(rule_prefix)s) AND fingerprints && ARRAY[%(incomplete)s::bigint]
-      AND statistics ->> 'metrics' ~ ('(^|[^\\])"' || wanted.name || '"'))
-ORDER BY name
+)
+SELECT metrics FROM incomplete WHERE metrics::text ~ %(pattern)s LIMIT 1

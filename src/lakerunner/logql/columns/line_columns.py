@@ -213,13 +213,15 @@ class LineColumns:
 
 
 class ColumnReader:
-    """Reads the rows of the streams that meet the matchers. It remembers streams and origins for further batches."""
+    """Reads the rows of the streams that meet the matchers. It remembers streams, and this many origins, for further
+    batches."""
 
-    def __init__(self, matchers: Matchers, needs: LineNeeds) -> None:
+    def __init__(self, matchers: Matchers, needs: LineNeeds, most_known: int = _MAX_KNOWN) -> None:
         self._stream = SelectedStreams(matchers, needs.rules)
         self._needs = needs
         self._rules = needs.rules
         self._unlevelled = replace(needs.rules, detect_levels=False)
+        self._most_known = most_known
         self._origins: dict[tuple[Any, ...], RowOrigin] = {}
 
     def select(self, batch: pa.RecordBatch) -> LineColumns:
@@ -235,7 +237,7 @@ class ColumnReader:
 
     def find_origins(self, columns: LineColumns) -> None:
         """Find what rows have in common."""
-        if len(self._origins) > _MAX_KNOWN:
+        if len(self._origins) > self._most_known:
             self._origins.clear()
         names = self._origin_columns(columns.batch)
         key = (*_resource_key(columns.batch), *names[len(_RESOURCE) :])

@@ -87,6 +87,7 @@ def _batch(series: Any, ends: Any, totals: BucketValues, sketches: Sketches | No
     if sketches is not None:
         if sketches.too_many:
             raise TooManyCells
-        arrays |= sketches.columns(np.arange(len(series)), np.ones(len(series), np.bool_))
+        made = sketches.columns(np.arange(len(series)), np.ones(len(series), np.bool_))
+        arrays |= {name: made[name] for name in _SKETCH}
     columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(series), field.type) for field in VALUES]
     return pa.RecordBatch.from_arrays(columns, schema=VALUES)

@@ -28,6 +28,7 @@ from lakerunner.pipeline.steps.attribute_values import attributes_text, map_entr
 ROW = "row"
 _TIMES, _IDS = ("timestamp", "observed_timestamp"), ("trace_id", "span_id")
 _SCOPES = (ATTRIBUTES, SCOPE)
+_MAX_KNOWN = 1000  # origins that each reader remembers: there is one for each rule
 
 
 class StoredBatch:
@@ -122,7 +123,7 @@ class StoredLines:
         self._fields = {name: name not in unused for name in needs.fields}
         self._has_level = DETECTED_LEVEL in scan.internal
         self._reads_line = needs.line or (needs.level and not self._has_level)
-        self._reader = ColumnReader(matchers, needs)
+        self._reader = ColumnReader(matchers, needs, _MAX_KNOWN)
         self._batch: StoredBatch | None = None
 
     def select(self, rows: StoredRows) -> LineColumns:
