@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,14 +15,14 @@ from lakerunner.index.rule_history import RuleCoverage, UncoveredDay
 from lakerunner.model.errors import Conflict, NotFound
 from lakerunner.model.metric_rules.metric_rule import RuleVersion
 from lakerunner.model.segment import Segment
-from lakerunner.model.time import ALL_TIME, DAY_NS, HOUR_NS, TimeRange
+from lakerunner.model.time import ALL_TIME, DAY_NS, HOUR_NS
 from suites.rules import rule
 
 LOGS = ("logs",)
 
 
-def at(name: str, start_ns: int, **changes: object) -> Segment:
-    return segment(name, **{"time": TimeRange(start_ns, start_ns + 10), "rows": 7, "bytes": 100, **changes})
+def at(name: str, start_ns: int, **changes: Any) -> Segment:
+    return segment(name, start_ns, start_ns + 10, **changes)
 
 
 def stored(index: Index, *segments: Segment) -> list[Segment]:

@@ -35,6 +35,9 @@ class RuleCoverage:
         return self.covered_segments + self.aside >= self.segments
 
 
+NO_COVERAGE = RuleCoverage(0, 0, 0, 0, 0, 0)
+
+
 @dataclass(frozen=True)
 class UncoveredDay:
     """What a version does not cover of the segments that begin on a day, counted from the epoch."""

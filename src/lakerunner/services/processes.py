@@ -250,7 +250,7 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
-    metric_rules = RulesApi(index.metric_rules, CheckedRules(index.metric_rules), who)
+    metric_rules = RulesApi(index.metric_rules, CheckedRules(index.metric_rules), who, index.rule_history)
     warm_queries_aside(sandboxes, parts.runtime.stopping)
     apis = (sql, native, native_metrics, native_logs, prometheus, loki, tail, keys, objects, work, metric_rules)
     return [route for api in apis for route in api.routes()]
