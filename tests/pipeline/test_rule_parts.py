@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from fuzz.logql.compare import series_of
 from fuzz.logql.grammar import Grammar
@@ -44,6 +45,7 @@ from logql.test_logql_streams import NS, otlp
 from pipeline.otlp_oracle import MODIFIED_NS
 from pipeline.segment_rows import rows_of_segments
 from pipeline.test_transcode_loki import framed, push_protobuf
+from pipeline.transcode_oracle import add
 from query.sample_lake import OWN, Lake, removed
 
 SECOND = 1_000_000_000
@@ -200,11 +202,12 @@ def random_version(selector: str, measure: tuple[str, str], end: str, dimensions
     return made
 
 
-def check(rows: Rows, one: RuleVersion, rules: StreamRules = DEFAULT_RULES) -> None:
+def check(rows: Rows, one: RuleVersion, rules: StreamRules = DEFAULT_RULES) -> str:
+    """Compare parts with the answer, and return what kind of answer it is."""
     value = "count" if one.rule.measure.kind == "count" else "sum"
     expected = rows.answer(one, rules)
-    event("fails" if isinstance(expected, str) else "answers" if expected else "is empty")
     assert problem(folded(rows.parts(one, rules), value), expected, one) is None
+    return "fails" if isinstance(expected, str) else "answers" if expected else "is empty"
 
 
 @settings(max_examples=80, deadline=None)
@@ -225,7 +228,7 @@ def test_parts_of_odd_lines_are_the_answer_of_the_query(
     dimensions: list[str],
     rules: str,
 ) -> None:
-    check(rows["odd"], random_version(f"{selector} {stages}", measure, end, dimensions), RULES[rules])
+    event(check(rows["odd"], random_version(f"{selector} {stages}", measure, end, dimensions), RULES[rules]))
 
 
 @settings(max_examples=60, deadline=None)
@@ -236,7 +239,8 @@ def test_parts_of_random_lines_are_the_answer_of_the_query(
     chance = random.Random(seed)
     names = ("app", "env", "service_name", "detected_level", "level", "status", "method", "trace_id", "nothing")
     selector = Grammar(chance).rule_selector()
-    check(rows["random"], random_version(selector, measure, end, chance.sample(names, chance.randrange(4))))
+    one = random_version(selector, measure, end, chance.sample(names, chance.randrange(4)))
+    event(check(rows["random"], one))
 
 
 # ---- single laws
@@ -319,7 +323,7 @@ class LineLake:
 
     def parts(self, versions: Sequence[RuleVersion], *records: tuple[int, Any], size: int = 40) -> RuleParts:
         """Return the parts of lines at these times."""
-        sent = [({"time_unix_nano": time}, line, {}) for time, line in records]
+        sent: list[Any] = [({"time_unix_nano": time}, line, {}) for time, line in records]
         add_request(self.lake, 0, otlp({"service.name": "a"}, *sent))
         (segment,) = self.lake.all
         file = pq.ParquetFile(self.lake.directory / "store" / segment.path)
@@ -333,6 +337,29 @@ def points(parts: RuleParts) -> list[Any]:
         for _, batch in parts.finish()
         for row in sorted(batch.to_pylist(), key=lambda row: (row["labels"], row["timestamp"]))
     ]
+
+
+@pytest.mark.parametrize("rules", sorted(RULES))
+@pytest.mark.parametrize(
+    "dimensions", [("http_status",), ("observed_timestamp",), ("detected_level",), ("rare_x",), ("flags", "lib_name")]
+)
+def test_labels_come_from_all_that_can_give_them(lines: LineLake, dimensions: tuple[str, ...], rules: str) -> None:
+    records = []
+    for number in range(900):
+        time_ns, later = NS + number // 4, (number + 1) % 2
+        fields = {"time_unix_nano": time_ns, "observed_time_unix_nano": time_ns + later, "flags": later}
+        attributes: dict[str, Any] = {"http": {"status": number % 3}}
+        attributes |= {"level": ""} if number % 5 == 0 else {}
+        attributes |= {"rare": {"x": number}} if number % 400 == 0 else {}
+        records.append((fields, f"{('info', 'ERROR')[number % 2]} {number}", attributes))
+    data = ExportLogsServiceRequest.FromString(otlp({"service.name": "a"}, *records))
+    add(data.resource_logs[0].scope_logs[0].scope.attributes, {"lib": {"name": "l"}})
+    add_request(lines.lake, 0, data.SerializeToString())
+    found = Rows.of(lines.lake)
+    one = version(ALL, "count", *dimensions)
+    assert check(found, one, RULES[rules]) == "answers"
+    series = {labels for labels, _ in folded(found.parts(one, RULES[rules]), "count")}
+    assert len(series) > 1 or (dimensions, rules) == (("detected_level",), "off")
 
 
 def test_a_bucket_ends_with_its_last_nanosecond(lines: LineLake) -> None:

@@ -45,8 +45,10 @@ from suites.rules import ERRORS
 
 RAW = "otel-raw/default/edge/"
 KEYS = [RAW + name for name in ("logs_done.binpb", "logs_waiting.binpb", "logs_new.binpb")]
-TABLES = ("organizations", "api_keys", "segments", "column_sets", "source_objects", "outbox", "retention", "migrations")
-TABLES += ("metric_rules", "rule_sets")
+TABLES = (
+    *("organizations", "api_keys", "segments", "column_sets", "source_objects", "outbox", "retention", "migrations"),
+    *("metric_rules", "rule_sets"),
+)
 
 
 @pytest.fixture

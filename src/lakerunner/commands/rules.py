@@ -17,10 +17,9 @@ from lakerunner.commands.options import organization_options, settings_of
 from lakerunner.commands.rule_backfill import backfill_rule, coverage_text
 from lakerunner.model.display import for_terminal
 from lakerunner.model.errors import UserError
-from lakerunner.model.metric_rules.metric_rule import DEFAULT_MAX_SERIES, KINDS, MetricRule
 
 if TYPE_CHECKING:
-    from lakerunner.model.metric_rules.metric_rule import RuleVersion
+    from lakerunner.model.metric_rules.metric_rule import MetricRule, RuleVersion
     from lakerunner.model.metric_rules.rule_changes import RuleChange
 
 _COLUMNS = ("name", "version", "signal", "metric", "measure", "by", "state", "history")
@@ -46,7 +45,7 @@ rules.add_command(backfill_rule)
 
 @rules.command("add")
 @click.argument("name")
-@click.option("--signal", type=click.Choice(list(KINDS)), required=True, help="What the rule reads.")
+@click.option("--signal", type=click.Choice(["logs", "traces", "metrics"]), required=True, help="What the rule reads.")
 @click.option(
     "--select",
     "selector",
@@ -58,13 +57,7 @@ rules.add_command(backfill_rule)
 @click.option("--metric", required=True, help="Name of the metric that the rule makes.")
 @click.option("--by", multiple=True, metavar="LABEL[,LABEL]", help="Labels that the metric keeps; may be repeated.")
 @click.option("--source-metric", default="", help="Metric that a rule over metrics reads.")
-@click.option(
-    "--max-series",
-    type=click.IntRange(1),
-    default=DEFAULT_MAX_SERIES,
-    show_default=True,
-    help="Series after which the rule is paused.",
-)
+@click.option("--max-series", type=click.IntRange(1), help="Series after which the rule is paused; default: 10,000.")
 @click.option("--description", default="", help="What the metric is for.")
 @click.option("--disabled", is_flag=True, help="Store the rule without switching it on.")
 @click.option(
@@ -83,19 +76,20 @@ def add_rule(org: str, home: Path | None, **given: Any) -> None:
           --select '{service_name="proxy"} | logfmt' --by service_name
     Duration of the calls that services answer:
       lakerunner rules add served --signal traces --measure 'histogram(duration)' --metric served_duration \\
-          --select '{kind="server"}' --by service_name,name
+          --select '{kind="Server"}' --by service_name,name
     A metric without its labels for pods:
       lakerunner rules add requests --signal metrics --source-metric http.requests --measure 'sum(value)' \\
           --metric requests_by_service --by service_name
     """
     if given["selector"] is None and given["signal"] == "logs":
         raise click.UsageError("a rule over logs needs --select, for example '{service_name=\"cart\"}'")
+    from lakerunner.model.metric_rules.metric_rule import MetricRule
+
+    since = given.pop("since")
     dimensions = [name.strip() for part in given.pop("by") for name in part.split(",") if name.strip()]
-    enabled, since = not given.pop("disabled"), given.pop("since")
-    selector = given.pop("selector")
-    rule = MetricRule.from_json(
-        given | {"selector": "{}" if selector is None else selector, "dimensions": dimensions, "enabled": enabled}
-    )
+    chosen = {"selector": "{}"} | {name: value for name, value in given.items() if value is not None}
+    enabled = {"enabled": not chosen.pop("disabled")}
+    rule = MetricRule.from_json(chosen | enabled | {"dimensions": dimensions})
     _put([rule], org, home, since)
 
 

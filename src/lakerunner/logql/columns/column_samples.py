@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.plan.scan import ARRIVED, ROW_NUMBER
 
 _NO_SAMPLE = -1
+_PLAIN_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"  # no conversion of these fails
 _OF_SAMPLES = ["timestamp", ARRIVED, ROW_NUMBER, "delivery", "delivery_row"]
 
 
@@ -139,6 +141,7 @@ class SampleColumns:
         rows = np.flatnonzero(~columns.odd)
         places = pa.array(rows)
         parsed = {name: column.take(places) for name, column in columns.parsed.items()}
+        plain = self._take_plain_numbers(parsed)
         bases = columns.base_codes[rows]
         numbers, first = joint_codes([bases, *parsed.values()])
         given = [column.take(pa.array(first, pa.int64())).to_pylist() for column in parsed.values()]
@@ -150,12 +153,33 @@ class SampleColumns:
                     labels.set_parsed(name, value)
             found.add(extract(0, "", labels), labels, extract)
         codes, values = np.array(found.codes, np.int64)[numbers], np.array(found.values)[numbers]
+        if plain is not None:
+            values = np.where(plain.is_valid(), plain.fill_null(0.0), values)
         made = codes != _NO_SAMPLE
         kept = pa.array(rows[made])
         values = values[made]
         if self.is_of_bytes and columns.lines is not None:
             values = pc.binary_length(columns.lines.take(kept)).to_numpy(zero_copy_only=False).astype(np.float64)
         return SampleBatch(list(found.series), codes[made], values, _rows(columns, kept, own))
+
+    def _take_plain_numbers(self, parsed: dict[str, pa.Array]) -> pa.Array | None:
+        """Return the values of samples whose texts are plain numbers, null for other texts. They leave equal texts in
+        their place, because most lines have a number of their own and the rows of each text are looked at."""
+        unwrap = self.aggregation.lines.unwrap
+        if unwrap is None or unwrap.label not in parsed or not self._hides_number:
+            return None
+        texts = parsed[unwrap.label]
+        is_plain = pc.match_substring_regex(texts, _PLAIN_NUMBER).fill_null(False)
+        parsed[unwrap.label] = pc.if_else(is_plain, "0", texts)
+        return pc.if_else(is_plain, texts, None).cast(pa.float64())
+
+    @cached_property
+    def _hides_number(self) -> bool:
+        """Return whether only the value of a sample shows the number that it was made of."""
+        unwrap, needs = self.aggregation.lines.unwrap, label_needs(self.aggregation, self.pushed)
+        if unwrap is None or unwrap.conversion or unwrap.filters or self.stages.of_labels:
+            return False
+        return not needs.has_labels or (unwrap.label in needs.groups) == needs.without
 
     def _odd(self, columns: LineColumns, extract: _Extractor, own: Sequence[str]) -> SampleBatch:
         found = _Samples()

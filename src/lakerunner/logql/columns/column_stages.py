@@ -42,7 +42,7 @@ from lakerunner.logql.text.syntax import (
     TextTest,
     Unpack,
 )
-from lakerunner.model.regex import compile_search, search_column
+from lakerunner.model.regex import compile_search, find_text, search_column
 
 _NO_LABELS: Mapping[str, str] = {}
 _SEEN_IN_TEMPLATES = ("__line__", "__timestamp__")  # what labels alone do not determine
@@ -94,11 +94,9 @@ def _line_mask(stage: LineFilter) -> LineMask:
 def _find_text(lines: pa.Array, text: str) -> Any:
     if not text:
         return np.ones(len(lines), np.bool_)
-    try:
-        pattern = text.encode()
-    except UnicodeEncodeError:  # bytes that are not UTF-8, which only odd lines have
+    if any("\ud800" <= sign <= "\udfff" for sign in text):  # bytes that are not UTF-8, which only odd lines have
         return np.zeros(len(lines), np.bool_)
-    return _booleans(pc.match_substring(lines, pattern))
+    return _booleans(find_text(lines, text))
 
 
 def _find_regex(lines: pa.Array, pattern: str) -> Any:

@@ -8,7 +8,7 @@ label alone, as numbers, which all readers share; texts are made once for all ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -136,8 +136,11 @@ class StoredLines:
         if self._batch is None:
             raise ValueError("no rows were selected")
         rows = columns.batch.column(ROW).to_numpy()
-        numbers, first = joint_codes([one[rows] for one in self._keys(self._batch)])
-        kinds = LineColumns(self._kinds(self._batch, rows[first]), None, {})
+        entries = {scope: self._batch.entry_numbers(scope, self._may_be) for scope in _SCOPES}
+        keys = [*self._keys(self._batch), *(one for one in entries.values() if one is not None)]
+        numbers, first = joint_codes([one[rows] for one in keys])
+        filled = [scope for scope in _SCOPES if self._types[scope] or entries[scope] is not None]
+        kinds = LineColumns(self._kinds(self._batch, rows[first], filled), None, {})
         self._reader.find_origins(kinds)
         columns.set_origins(kinds.origins, kinds.origin_codes[numbers])
 
@@ -151,17 +154,17 @@ class StoredLines:
         return self._wanted.can_be(key, is_map=True)
 
     def _keys(self, batch: StoredBatch) -> list[Any]:
-        """Return numbers of all that can tell the labels of two rows apart."""
+        """Return numbers of all columns that can tell the labels of two rows apart, but for maps."""
         names = [RESOURCE_ID, *(name for name, is_read in self._fields.items() if is_read)]
         names += [scope.prefix + key for scope, types in self._types.items() for key in types]
         names += [DETECTED_LEVEL] if self._has_level else []
         keys = [batch.numbers(name) for name in names]
-        keys += [batch.entry_numbers(scope, self._may_be) for scope in _SCOPES]
         keys += [batch.times] if self._fields.get("observed_timestamp") else []
         return [one for one in keys if one is not None]
 
-    def _kinds(self, batch: StoredBatch, numbers: Any) -> pa.RecordBatch:
-        """Return the columns of these rows that decide what rows have in common."""
+    def _kinds(self, batch: StoredBatch, numbers: Any, filled: Collection[Scope]) -> pa.RecordBatch:
+        """Return the columns of these rows that decide what rows have in common. The scopes that are `filled` may have
+        wanted attributes."""
         rows = pa.array(numbers)
         ids = batch.batch.column(RESOURCE_ID).take(rows)
         resources = [batch.resources[id_] for id_ in ids.to_pylist()]
@@ -175,7 +178,7 @@ class StoredLines:
             values = batch.values(name, rows) if is_read else None
             found[name] = pa.nulls(len(rows), pa.string()) if values is None else values
         for scope, types in self._types.items():
-            texts = [self._text(batch, row, scope, types) for row in numbers.tolist()]
+            texts = [self._text(batch, row, scope, types) if scope in filled else None for row in numbers.tolist()]
             found[scope.map_column] = pa.array(texts, pa.string())
         if self._has_level:
             found[DETECTED_LEVEL] = plain(batch.batch.column(DETECTED_LEVEL).take(rows)).fill_null("")
