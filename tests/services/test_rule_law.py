@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,14 +18,19 @@ from hypothesis import strategies as st
 from lakerunner.bus.topics import CompactBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
+from lakerunner.index.tending import Retry
 from lakerunner.model.merging import MergeLimits
 from lakerunner.model.organization import Organization
 from lakerunner.model.source import SourceObject
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.time import ALL_TIME
+from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, compact_work
+from lakerunner.pipeline.materialize import Materialized, MaterializeLimits, MaterializeWork, materialize_work
 from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.services.compact import Compaction
+from lakerunner.services.materialize import Materialize, MaterializeParts
+from lakerunner.services.work import WorkParts
 from servers.postgres import empty_index
 from suites.covered_lines import BY_SERVICE, BYTES, Files, Line, expected_parts, random_lines, request
 from suites.ingested import ORGANIZATION, START
@@ -42,6 +48,8 @@ STEPS = st.lists(
         st.tuples(st.just("put_rule"), NAME),
         st.tuples(st.sampled_from(["drop_rule", "switch_rule", "pause_rule"]), NAME),
         st.tuples(st.just("change_streams"), st.booleans()),
+        st.tuples(st.just("cover_history"), NAME),
+        st.tuples(st.just("materialize"), st.integers(1, 3)),
     ),
     min_size=4,
     max_size=14,
@@ -105,6 +113,17 @@ class RuledLake:
         if version := self._current().get(name):
             self.index.metric_rules.pause(version.id, "too many series")
 
+    def cover_history(self, name: str) -> None:
+        if name in self._current():
+            self.index.metric_rules.set_since(ORGANIZATION, name, 0)
+
+    def materialize(self, at_once: int) -> None:
+        work = WorkParts(self.index.tending, lambda: None, Retry(3, 10.0), at_once)
+        spark: Any = nullcontext
+        limits = MaterializeLimits(LIMITS.memory)
+        parts = MaterializeParts(self.index, spark, self.files.address, limits, work, job=_materialize)
+        Materialize(parts, lambda _: None).step()
+
     def change_streams(self, levels: bool) -> None:
         self.index.organizations.set_stream_rules(ORGANIZATION, StreamRules(detect_levels=levels))
 
@@ -140,3 +159,18 @@ def test_parts_are_what_rules_make_of_the_lines_they_cover(
         lake.merge(0)
         lake.merge(1)
         lake.check()
+        active = lake.index.metric_rules.active(ORGANIZATION, "logs")
+        for version in active:
+            lake.cover_history(version.rule.name)
+        lake.materialize(100)
+        lake.check()
+        coverage = lake.index.rule_history.coverage(ORGANIZATION)
+        assert all(coverage[version.id].is_complete for version in active)
+        lake.merge(2)
+        lake.check()
+
+
+def _materialize(
+    _spark: Any, works: Sequence[MaterializeWork], address: StoreAddress, limits: MaterializeLimits
+) -> list[Materialized]:
+    return [materialize_work(work, address, limits) for work in works]

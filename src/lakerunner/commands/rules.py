@@ -6,14 +6,15 @@ docs/formats/materialization.md describes them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lakerunner.commands.options import home_option, settings_of
+from lakerunner.commands.options import organization_options, settings_of
+from lakerunner.commands.rule_backfill import backfill_rule, coverage_text
 from lakerunner.model.display import for_terminal
 from lakerunner.model.errors import UserError
 
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
     from lakerunner.model.metric_rules.metric_rule import MetricRule, RuleVersion
     from lakerunner.model.metric_rules.rule_changes import RuleChange
 
-_COLUMNS = ("name", "version", "signal", "metric", "measure", "by", "state")
-
-
-def _whose(run: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name a catalog."""
-    org = click.option("--org", default="default", show_default=True, help="Organization, by id or name.")
-    return org(home_option(run))
+_COLUMNS = ("name", "version", "signal", "metric", "measure", "by", "state", "history")
 
 
 @click.group()
@@ -39,9 +34,13 @@ def rules() -> None:
     lakerunner rules presets add log-errors     switch one on
     lakerunner rules add checkout-errors --signal logs --measure count --metric checkout_errors \\
         --select '{service_name="checkout"} |= "refused" | json' --by service_name,region
-    lakerunner rules list                       all rules with their state
+    lakerunner rules backfill log-errors --since 30d      cover stored data too
+    lakerunner rules list                       all rules with their state, and how much they cover
     lakerunner rules apply rules.yaml           make the rules of a file the only ones
     """
+
+
+rules.add_command(backfill_rule)
 
 
 @rules.command("add")
@@ -61,7 +60,10 @@ def rules() -> None:
 @click.option("--max-series", type=click.IntRange(1), help="Series after which the rule is paused; default: 10,000.")
 @click.option("--description", default="", help="What the metric is for.")
 @click.option("--disabled", is_flag=True, help="Store the rule without switching it on.")
-@_whose
+@click.option(
+    "--since", metavar="TIME", help="Cover stored data too, from this time on: a date and time, or an age: 30d."
+)
+@organization_options
 def add_rule(org: str, home: Path | None, **given: Any) -> None:
     """Add the rule NAME, or replace it: another selector, measure, metric or labels make a new version of it.
 
@@ -83,34 +85,43 @@ def add_rule(org: str, home: Path | None, **given: Any) -> None:
         raise click.UsageError("a rule over logs needs --select, for example '{service_name=\"cart\"}'")
     from lakerunner.model.metric_rules.metric_rule import MetricRule
 
+    since = given.pop("since")
     dimensions = [name.strip() for part in given.pop("by") for name in part.split(",") if name.strip()]
     chosen = {"selector": "{}"} | {name: value for name, value in given.items() if value is not None}
     enabled = {"enabled": not chosen.pop("disabled")}
     rule = MetricRule.from_json(chosen | enabled | {"dimensions": dimensions})
-    _put([rule], org, home)
+    _put([rule], org, home, since)
 
 
-def _put(added: Sequence[MetricRule], org: str, home: Path | None) -> None:
-    from lakerunner.services.ground import administered, organization
-    from lakerunner.services.metric_rules import CheckedRules
+def _put(added: Sequence[MetricRule], org: str, home: Path | None, since: str | None = None) -> None:
+    from lakerunner.services.ground import administered, now_ns, organization
+    from lakerunner.services.metric_rules import CheckedRules, history_since
 
+    now = now_ns()
+    for rule in added:
+        if since:
+            history_since(rule, since, now)  # refused before anything is stored
     with administered(settings_of({"home": home}), create=True) as index:
         whose = organization(index, org).id
         for rule in added:
-            stored = CheckedRules(index.metric_rules).put(whose, rule)
+            checked = CheckedRules(index.metric_rules)
+            stored = checked.put(whose, rule)
+            if since:
+                stored = checked.set_since(whose, rule.name, since, now)
             click.echo(f"{rule.name} v{stored.version}: {_state(stored)}")
 
 
 @rules.command("list")
-@_whose
+@organization_options
 def list_rules(org: str, home: Path | None) -> None:
-    """List all rules with their version and state."""
+    """List all rules with their version and state, and how much of the stored data they cover."""
     from lakerunner.commands.terminal.show import show_rows
     from lakerunner.services.ground import inspected, organization
 
     with inspected(settings_of({"home": home})) as index:
-        stored = index.metric_rules.current(organization(index, org).id)
-    show_rows(_COLUMNS, [_row(one) for one in stored], sys.stdout)
+        whose = organization(index, org).id
+        stored, coverage = index.metric_rules.current(whose), index.rule_history.coverage(whose)
+    show_rows(_COLUMNS, [_row(one) | {"history": coverage_text(one, coverage)} for one in stored], sys.stdout)
     if not stored:
         click.echo(f"{org} has no rules: `lakerunner rules presets` lists ready-made ones", err=True)
 
@@ -137,7 +148,7 @@ def _state(one: RuleVersion) -> str:
 @rules.command("show")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
-@_whose
+@organization_options
 def show_rule(name: str | None, as_json: bool, org: str, home: Path | None) -> None:
     """Print the rule NAME, or all rules, as a file that `apply` reads."""
     from lakerunner.commands.terminal.show import show_document
@@ -147,16 +158,19 @@ def show_rule(name: str | None, as_json: bool, org: str, home: Path | None) -> N
     with inspected(settings_of({"home": home})) as index:
         whose = organization(index, org).id
         stored = [index.metric_rules.find(whose, name)] if name else index.metric_rules.current(whose)
+        coverage = index.rule_history.coverage(whose)
     shown = [one.rule for one in stored]
     if as_json:
         show_document({"rules": [rule.to_json() for rule in shown]}, sys.stdout)
     else:
-        click.echo(for_terminal(write_rule_file(shown), sys.stdout), nl=False)
+        covering = [(one.rule.name, coverage_text(one, coverage)) for one in stored]
+        comments = "".join(f"# {of} {text}\n" for of, text in covering if text)
+        click.echo(for_terminal(comments + write_rule_file(shown), sys.stdout), nl=False)
 
 
 @rules.command("enable")
 @click.argument("name")
-@_whose
+@organization_options
 def enable_rule(name: str, org: str, home: Path | None) -> None:
     """Switch the rule NAME on; one that was paused goes on."""
     _enable(name, org, home, enabled=True)
@@ -164,7 +178,7 @@ def enable_rule(name: str, org: str, home: Path | None) -> None:
 
 @rules.command("disable")
 @click.argument("name")
-@_whose
+@organization_options
 def disable_rule(name: str, org: str, home: Path | None) -> None:
     """Switch the rule NAME off, and keep it. Queries read the rows of the time that it misses."""
     _enable(name, org, home, enabled=False)
@@ -179,7 +193,7 @@ def _enable(name: str, org: str, home: Path | None, *, enabled: bool) -> None:
 
 @rules.command("drop")
 @click.argument("name")
-@_whose
+@organization_options
 def drop_rule(name: str, org: str, home: Path | None) -> None:
     """Drop the rule NAME. Its metric ends, and queries read rows instead at once."""
     from lakerunner.services.ground import administered, organization
@@ -192,7 +206,7 @@ def drop_rule(name: str, org: str, home: Path | None) -> None:
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
-@_whose
+@organization_options
 def apply_rules(file: IO[str], yes: bool, dry_run: bool, org: str, home: Path | None) -> None:
     """Make the rules of the YAML file FILE the rules of the organization, and drop all others; - is standard input.
 
@@ -256,7 +270,7 @@ def presets(context: click.Context) -> None:
 @presets.command("add")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--disabled", is_flag=True, help="Store the rules without switching them on.")
-@_whose
+@organization_options
 def add_presets(names: tuple[str, ...], disabled: bool, org: str, home: Path | None) -> None:
     """Add the ready-made rules with these names; they can be changed like any other."""
     from lakerunner.services.rule_presets import presets as ready_made

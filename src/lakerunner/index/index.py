@@ -24,6 +24,7 @@ from lakerunner.index.metric_rules import MetricRules
 from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations, Retentions
 from lakerunner.index.pushes import Pushes
+from lakerunner.index.rule_history import RuleHistory
 from lakerunner.index.segments import Segments
 from lakerunner.index.snapshot import RestoreTarget, Snapshot, snapshot
 from lakerunner.index.sources import Sources
@@ -85,6 +86,7 @@ class Index:
         self.metric_rules = MetricRules(database)
         self.sources = Sources(database)
         self.segments = Segments(database)
+        self.rule_history = RuleHistory(database, self.segments)
         self.commits = Commits(database, self.segments)
         self.tending = Tending(database, self.segments)
         self.pushes = Pushes(database)

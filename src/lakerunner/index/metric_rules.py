@@ -69,6 +69,13 @@ class MetricRules:
             transaction.run("metric_rules.enable", values)
             return _find(transaction, organization, name)
 
+    def set_since(self, organization: UUID, name: str, since_ns: int) -> RuleVersion:
+        """Make a rule cover the stored segments with rows from this time on, and none that end before it."""
+        values = {"organization": organization, "name": name, "since_ns": since_ns}
+        with self._change(organization) as transaction:
+            transaction.run("metric_rules.set_since", values)
+            return _find(transaction, organization, name)
+
     def pause(self, version_id: int, reason: str) -> None:
         """Stop a version from making points until it is resumed, enabled or changed. Ended and paused ones stay."""
         self._database.run("metric_rules.pause", {"id": version_id, "reason": reason[:_LONGEST_REASON]})
@@ -142,8 +149,10 @@ def _not_found(name: str) -> NotFound:
     return NotFound(f"rule {name!r} not found")
 
 
-def _version(id_: int, organization: UUID, version: int, definition: dict[str, Any], paused: str) -> RuleVersion:
-    return RuleVersion(id_, organization, version, MetricRule.from_json(definition), paused)
+def _version(
+    id_: int, organization: UUID, version: int, definition: dict[str, Any], paused: str, since_ns: int | None
+) -> RuleVersion:
+    return RuleVersion(id_, organization, version, MetricRule.from_json(definition), paused, since_ns)
 
 
 def _row(organization: UUID, rule: MetricRule) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class RuleBook:
         """Return the part of the book that covers a segment."""
         return replace(self, versions=tuple(one for one in self.versions if one.id in segment.rule_set))
 
+    def wanting(self, segment: Segment) -> RuleBook:
+        """Return the part of the book that is to cover a stored segment, and does not."""
+        since = (one for one in self.versions if one.since_ns is not None and one.since_ns < segment.time.end_ns)
+        return replace(self, versions=tuple(one for one in since if one.id not in segment.rule_set))
+
     def without_limits(self) -> RuleBook:
         """Return the same for rows that a merge drops: they come from several segments, each within the limit, and all
         of their parts must be taken back."""

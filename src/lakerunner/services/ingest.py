@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
@@ -35,6 +35,7 @@ from lakerunner.services import meters
 from lakerunner.services.boxer import readable
 from lakerunner.services.logs import Log
 from lakerunner.services.outbox import commit_messages
+from lakerunner.services.rule_results import end_rules
 
 _NONE = Attempts(0, 0)
 _ANY = 1 << 31
@@ -115,7 +116,7 @@ class Ingest:
         if not self._commit(box, result):
             return False
         reach("after-commit")
-        self._end_rules(book, result)
+        end_rules(parts.index.metric_rules, book, result.rule_counts, result.stops, log)
         _report(box, result, time.monotonic() - started)
         return True
 
@@ -136,17 +137,6 @@ class Ingest:
             log.debug("another worker committed first; processing the rest of the box", objects=len(box.sources))
             return False
         return True
-
-    def _end_rules(self, book: RuleBook, result: BoxResult) -> None:
-        """Count what the rules did, and pause those that have no parts of some of these rows. If the process dies
-        before it, the next box pauses them."""
-        versions = {version.id: version for version in book.versions}
-        for id_, count in result.rule_counts:
-            meters.count_rule(versions[id_].rule.name, **asdict(count))
-        for id_, reason in dict(result.stops).items():
-            self._parts.index.metric_rules.pause(id_, reason)
-            name, number = versions[id_].rule.name, versions[id_].version
-            log.warning("rule paused", rule=name, version=number, reason=reason)
 
     def _give_up(self, box: IngestBox, sources: tuple[SourceObject, ...]) -> bool:
         reason = (

@@ -65,6 +65,8 @@ WORK_CONFLICTS = Counter(
 WORK_FAILURES = Counter("lakerunner_work_failures", "Failed attempts of merges and rollups", ["work"])
 SEGMENTS_ASIDE = Counter("lakerunner_segments_set_aside", "Segments set aside because they cannot be read", ["work"])
 REMINDED = Counter("lakerunner_segments_reminded", "Segments overdue for a merge or rollup, queued again", ["work"])
+COVERED_SEGMENTS = Counter("lakerunner_covered_segments", "Stored segments that rules were evaluated over", ["signal"])
+COVERED_ROWS = Counter("lakerunner_covered_rows", "Rows of them", ["signal"])
 LIVE_SEGMENTS = Gauge("lakerunner_live_segments", "Live segments in the index", ["signal", "tier", "level"])
 SEGMENTS_PER_HOUR = Gauge(
     "lakerunner_live_segments_per_hour",
@@ -185,6 +187,10 @@ SUMMARIES: Mapping[str, Summary] = {
         "segments rolled up in the last minute",
         {"segments": (ROLLED, ""), "rows": (ROLLUP_ROWS, "")},
         ROLLUP_LAG,
+    ),
+    "materialize": Summary(
+        "stored segments covered by rules in the last minute",
+        {"segments": (COVERED_SEGMENTS, ""), "rows": (COVERED_ROWS, "")},
     ),
     "sweeper": Summary(
         "objects swept in the last minute", {"objects": (SWEPT_OBJECTS, ""), "bytes": (SWEPT_BYTES, "")}

@@ -17,10 +17,12 @@ from lakerunner.logql.rule_query import rule_query
 from lakerunner.model.errors import UserError
 from lakerunner.model.metric_rules.metric_rule import DURATION, MetricRule, RuleVersion
 from lakerunner.model.metric_rules.rule_changes import RuleChange, check_together, rule_changes
+from lakerunner.model.time_argument import moment_ns
 from lakerunner.promql.rule_matchers import rule_matchers
 
 _LABEL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _VALUE = "value"  # the one field of a point
+WITH_HISTORY = ("logs",)  # signals whose rules are evaluated, and so over stored segments too
 
 
 class CheckedRules:
@@ -47,6 +49,11 @@ class CheckedRules:
         self.plan(organization, rules)
         return self._stored.apply(organization, rules)
 
+    def set_since(self, organization: UUID, name: str, since: str, now_ns: int) -> RuleVersion:
+        """Make a rule cover the stored segments since this time, or for this age: `30d`."""
+        since_ns = history_since(self._stored.find(organization, name).rule, since, now_ns)
+        return self._stored.set_since(organization, name, since_ns)
+
     def _check(self, organization: UUID, current: Sequence[RuleVersion], rules: Sequence[MetricRule]) -> None:
         check_together(rules)
         stored = {one.rule for one in current}
@@ -60,6 +67,16 @@ class CheckedRules:
                 f"rule {new[metric]!r} cannot make metric {metric!r}: it is sent to this organization already, and its "
                 "points would be added to those. Choose another name"
             )
+
+
+def history_since(rule: MetricRule, since: str, now_ns: int) -> int:
+    """Return the time, given as such or as an age. UserError if the rule cannot cover stored segments from then on."""
+    if rule.signal not in WITH_HISTORY:
+        raise UserError(f"rule {rule.name!r} reads {rule.signal}: only rules over {WITH_HISTORY[0]} cover stored data")
+    found = moment_ns("since", since, now_ns)
+    if found > now_ns:
+        raise UserError(f"since {since} is in the future: what comes then is covered without it")
+    return found
 
 
 def check_rule(rule: MetricRule) -> None:

@@ -19,7 +19,7 @@ from suites.pushed import ACME, OTHER
 from suites.rules import ERRORS, rule
 
 BODY = {name: value for name, value in ERRORS.to_json().items() if name != "name"}
-STORED = ERRORS.to_json() | {"version": 1, "paused": ""}
+STORED = ERRORS.to_json() | {"version": 1, "paused": "", "since": ""}
 
 
 class Rules:
@@ -28,7 +28,7 @@ class Rules:
     def __init__(self, index: Index) -> None:
         self.index = index
         who = Authenticator(KeyCache(index.keys.find, Ages(3600, 3600), lambda: 0.0).caller, None)
-        api = RulesApi(index.metric_rules, CheckedRules(index.metric_rules), who)
+        api = RulesApi(index.metric_rules, CheckedRules(index.metric_rules), who, index.rule_history)
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda _: None)
         self.http = httpx.Client(base_url=self.server.url, timeout=30)
         self.admin = index.keys.create(ACME.id, "admin", frozenset({Role.ADMIN}))
@@ -62,6 +62,23 @@ def test_a_rule_is_put_read_switched_and_dropped(rules: Rules) -> None:
     assert (enabled["enabled"], enabled["paused"]) == (True, "")
     assert rules.call("DELETE", "/errors").status_code == 204
     assert rules.call("GET").json() == {"rules": []}
+
+
+def test_a_rule_covers_stored_data_from_then_on(rules: Rules) -> None:
+    rules.call("PUT", "/errors", BODY)
+    none = {"segments": 0, "rows": 0, "covered_segments": 0, "covered_rows": 0, "unreadable_segments": 0}
+    found = rules.call("POST", "/errors/backfill", {"since": "2026-01-31T12:00:00Z"})
+    covering = STORED | {"since": "2026-01-31T12:00:00.000000000Z"}
+    assert (found.status_code, found.json()) == (200, {"rule": covering} | none)
+    assert rules.call("GET", "/errors").json() == covering
+    for body in ({}, {"since": 5}, {"since": "30d", "until": "1d"}, {"since": "soon"}, {"since": "2999-01-01"}):
+        assert rules.call("POST", "/errors/backfill", body).status_code == 400
+    assert rules.call("POST", "/nobody/backfill", {"since": "30d"}).status_code == 404
+    assert rules.call("POST", "/errors/backfill", {"since": "30d"}, key=rules.theirs).status_code == 404
+    assert rules.call("GET", "/errors").json() == covering
+    rules.call("PUT", "/spans", {"signal": "traces", "selector": "{}", "measure": "count", "metric": "spans"})
+    refused = rules.call("POST", "/spans/backfill", {"since": "30d"})
+    assert (refused.status_code, "reads traces: only rules over logs" in refused.text) == (400, True)
 
 
 def test_a_list_is_applied_as_a_whole(rules: Rules) -> None:

@@ -6,6 +6,7 @@ with the role admin change them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,10 +22,12 @@ from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.openapi import JSON, Body, Endpoint, Operation, Parameter, Reply, json_reply
 from lakerunner.api.schema import BOOLEAN, COUNT, TEXT, array, closed, flag, one_of, record, text
 from lakerunner.index.metric_rules import MetricRules
+from lakerunner.index.rule_history import NO_COVERAGE, RuleHistory
 from lakerunner.model.errors import UserError
 from lakerunner.model.metric_rules.metric_rule import DEFAULT_MAX_SERIES, KINDS, MetricRule, RuleVersion
 from lakerunner.model.metric_rules.rule_changes import RuleChange
 from lakerunner.model.organization import Role, checked_name
+from lakerunner.model.time import iso_time
 
 PATH = "/api/v1/rules/materialization"
 RULE_LIMIT = BodyLimit(64 << 10, "the limit of a rule")
@@ -41,10 +44,16 @@ _FIELDS = {
 }
 _OPTIONAL = "source_metric? description? dimensions? enabled? max_series?"
 _STORED = record(
-    "name version signal selector measure metric source_metric description dimensions enabled max_series paused",
+    "name version signal selector measure metric source_metric description dimensions enabled max_series paused since",
+    since=text('from when on the rule covers stored data too; "": it covers what is ingested'),
     version=COUNT,
     paused=text('why the rule makes no points although it is enabled; "": it is not paused'),
     **_FIELDS,
+)
+_COVERED = record(
+    "rule segments rows covered_segments covered_rows unreadable_segments",
+    rule=_STORED,
+    **dict.fromkeys(("segments", "rows", "covered_segments", "covered_rows", "unreadable_segments"), COUNT),
 )
 _CHANGE = record(
     "name change fields? new_version?",
@@ -107,6 +116,21 @@ ENABLE = Operation(
     parameters=(_NAME,),
     errors=(400, 401, 403, 404, 503),
 )
+BACKFILL = Operation(
+    "rules",
+    "Make a rule cover stored data too",
+    json_reply("The rule, and how much it covers.", _COVERED),
+    description="The data is read in the background, newest hour first. Repeat it with the rule's `since` to see how "
+    "far it is.",
+    parameters=(_NAME,),
+    body={
+        JSON: Body(
+            closed(record("since", since=text("from this time on, in ISO 8601, or for this age: 30d"))),
+            {"since": "30d"},
+        )
+    },
+    errors=_REFUSALS,
+)
 DISABLE = Operation(
     "rules", "Disable a rule", json_reply("The rule.", _STORED), parameters=(_NAME,), errors=(400, 401, 403, 404, 503)
 )
@@ -121,6 +145,8 @@ class RuleCheck(Protocol):
 
     def apply(self, organization: UUID, rules: Sequence[MetricRule]) -> list[RuleChange]: ...
 
+    def set_since(self, organization: UUID, name: str, since: str, now_ns: int) -> RuleVersion: ...
+
 
 @dataclass(frozen=True)
 class RulesApi:
@@ -129,6 +155,7 @@ class RulesApi:
     rules: MetricRules
     checked: RuleCheck
     authenticator: Authenticator
+    history: RuleHistory
 
     def routes(self) -> list[Route]:
         return [
@@ -136,6 +163,7 @@ class RulesApi:
             Endpoint(f"{PATH}/apply", self.apply, POST=APPLY),
             Endpoint(f"{PATH}/{{name}}/enable", self.enable, POST=ENABLE),
             Endpoint(f"{PATH}/{{name}}/disable", self.disable, POST=DISABLE),
+            Endpoint(f"{PATH}/{{name}}/backfill", self.backfill, POST=BACKFILL),
             Endpoint(f"{PATH}/{{name}}", self.put, PUT=PUT),
             Endpoint(f"{PATH}/{{name}}", self.show, GET=SHOW),
             Endpoint(f"{PATH}/{{name}}", self.drop, DELETE=DROP),
@@ -179,6 +207,18 @@ class RulesApi:
         own = await self._organization(request, Role.ADMIN)
         return await _answer(self.rules.set_enabled, own, _name(request), False)
 
+    async def backfill(self, request: Request) -> Response:
+        own, name = await self._organization(request, Role.ADMIN), _name(request)
+        body = await read_json(request, RULE_LIMIT)
+        since = body.get("since")
+        if set(body) != {"since"} or not isinstance(since, str):
+            raise UserError('the body must be {"since": "30d"}, or a time in ISO 8601')
+        version = await to_thread.run_sync(self.checked.set_since, own, name, since, time.time_ns())
+        coverage = (await to_thread.run_sync(self.history.coverage, own)).get(version.id, NO_COVERAGE)
+        counts = {"segments": coverage.segments, "rows": coverage.rows, "covered_rows": coverage.covered_rows}
+        counts |= {"covered_segments": coverage.covered_segments, "unreadable_segments": coverage.aside}
+        return JSONResponse({"rule": _rule_json(version), **counts})
+
     async def _organization(self, request: Request, role: Role) -> UUID:
         caller = await self.authenticator.admit(request, role)
         return caller.organization.id
@@ -193,7 +233,8 @@ def _name(request: Request) -> str:
 
 
 def _rule_json(one: RuleVersion) -> dict[str, Any]:
-    return one.rule.to_json() | {"version": one.version, "paused": one.paused}
+    since = "" if one.since_ns is None else iso_time(max(one.since_ns, 0))
+    return one.rule.to_json() | {"version": one.version, "paused": one.paused, "since": since}
 
 
 def _is_dry(request: Request) -> bool:

@@ -3,23 +3,25 @@
 SELECT id FROM lrdb.organizations WHERE id = %(organization)s FOR NO KEY UPDATE
 
 -- name: current
-SELECT id, organization, version, definition, coalesce(paused, '') FROM lrdb.metric_rules
+SELECT id, organization, version, definition, coalesce(paused, ''), since_ns FROM lrdb.metric_rules
 WHERE organization = %(organization)s AND ended_at IS NULL ORDER BY name COLLATE "C"
 
 -- name: find
-SELECT id, organization, version, definition, coalesce(paused, '') FROM lrdb.metric_rules
+SELECT id, organization, version, definition, coalesce(paused, ''), since_ns FROM lrdb.metric_rules
 WHERE organization = %(organization)s AND name = %(name)s AND ended_at IS NULL
 
 -- name: active
-SELECT id, organization, version, definition, '' FROM lrdb.metric_rules
+SELECT id, organization, version, definition, '', since_ns FROM lrdb.metric_rules
 WHERE organization = %(organization)s AND ended_at IS NULL AND paused IS NULL
   AND definition ->> 'signal' = %(signal)s AND (definition ->> 'enabled')::boolean
 ORDER BY id
 
 -- name: add
--- Numbers of versions go on where a dropped rule of this name ended: its points have a collector of that number.
-INSERT INTO lrdb.metric_rules (organization, name, version, definition)
-SELECT %(organization)s, %(name)s, coalesce(max(version), 0) + 1, %(definition)s::jsonb
+-- Numbers of versions go on where a dropped rule of this name ended: its points have a collector of that number. The
+-- version that this one replaces has ended in the same transaction, and so at the same time: its history is taken over.
+INSERT INTO lrdb.metric_rules (organization, name, version, definition, since_ns)
+SELECT %(organization)s, %(name)s, coalesce(max(version), 0) + 1, %(definition)s::jsonb,
+       max(since_ns) FILTER (WHERE ended_at = now())
 FROM lrdb.metric_rules WHERE organization = %(organization)s AND name = %(name)s
 
 -- name: redefine
@@ -39,11 +41,11 @@ WITH ended AS (
     UPDATE lrdb.metric_rules SET ended_at = now()
     WHERE organization = %(organization)s AND ended_at IS NULL
       AND (id = ANY(%(ids)s::bigint[]) OR definition ->> 'signal' = %(signal)s)
-    RETURNING organization, name, version, definition
+    RETURNING organization, name, version, definition, since_ns
 )
-INSERT INTO lrdb.metric_rules (organization, name, version, definition)
-SELECT organization, name, version + 1, definition FROM ended
-RETURNING id, organization, version, definition, ''
+INSERT INTO lrdb.metric_rules (organization, name, version, definition, since_ns)
+SELECT organization, name, version + 1, definition, since_ns FROM ended
+RETURNING id, organization, version, definition, '', since_ns
 
 -- name: enable
 UPDATE lrdb.metric_rules
@@ -57,6 +59,10 @@ UPDATE lrdb.metric_rules SET paused = %(reason)s WHERE id = %(id)s AND ended_at 
 
 -- name: resume
 UPDATE lrdb.metric_rules SET paused = NULL WHERE id = %(id)s AND ended_at IS NULL
+
+-- name: set_since
+UPDATE lrdb.metric_rules SET since_ns = %(since_ns)s
+WHERE organization = %(organization)s AND name = %(name)s AND ended_at IS NULL
 
 -- name: native_by_fingerprint
 -- The fingerprints of a segment of a sender that holds one of these metrics. All such segments are found before one is

@@ -147,13 +147,15 @@ def _check_text(field: str, text: str, most: int) -> None:
 
 @dataclass(frozen=True)
 class RuleVersion:
-    """One version of a rule, by its number in the index. `paused` says why it makes no points; "": it does."""
+    """One version of a rule, by its number in the index. `paused` says why it makes no points; "": it does. `since_ns`
+    is from when on it covers stored segments too; None: it covers what is ingested."""
 
     id: int
     organization: UUID
     version: int
     rule: MetricRule
     paused: str = ""
+    since_ns: int | None = None
 
     @property
     def collector(self) -> str:
