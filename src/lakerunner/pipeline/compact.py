@@ -27,6 +27,7 @@ from lakerunner.pipeline.job import run_tasks
 from lakerunner.pipeline.merge.inputs import Damaged, InputSeries, open_segments, read_side, scratch
 from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
+from lakerunner.pipeline.rollup.parts import holds_parts, merged_parts
 from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import row_of, sides_of
 
@@ -122,12 +123,16 @@ def write_in_scratch(write: Callable[[Path], Iterable[Segment]]) -> Outcome:
 def merge_segments(
     work: CompactWork, store: MergeStore, limits: CompactLimits, directory: Path, *, dedupe: bool = True
 ) -> Iterator[Segment]:
-    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay."""
+    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` repeated rows stay;
+    parts are added up in any case."""
     spec = spec_of(work.signal, work.frequency_ms)
     signal = row_of(spec)
-    same_row = signal.same_row if dedupe else None
     inputs = open_segments(store, work.segments, directory)
-    rows = MergedRows(spec, inputs, limits.memory, same_row=same_row, derive=signal.derive)
+    if holds_parts(work.collector, work.frequency_ms):
+        rows = merged_parts(inputs, limits.memory)
+    else:
+        same_row = signal.same_row if dedupe else None
+        rows = MergedRows(spec, inputs, limits.memory, same_row=same_row, derive=signal.derive)
     output = SegmentOutput(rows.schema, rows.columns, directory, store.put_file, rows.sample(), limits.max_bytes)
     given = SideInputs(rows.columns, InputSeries(work.segments, partial(read_side, store)))
     groups = RowGroups(rows, spec)
