@@ -169,10 +169,13 @@ class MergedRows:
                     yield [RowSlice(part.input, chosen, 0, chosen.num_rows)]
 
     def _added_run(self, lookahead: Lookahead, key: SortKey, add: AddRows) -> list[RowSlice]:
-        """Return the sum of the rows of this key, which holds one batch of them at a time."""
+        """Return the sum of the rows of this key, of which one batch is in memory at a time."""
         held: list[pa.RecordBatch] = []
         for part in lookahead.run(key):
-            batch = concat_batches([*held, part.batch])
+            batch = part.batch
+            for name in [one for one in self.more if one not in batch.schema.names]:
+                batch = batch.append_column(name, pa.nulls(batch.num_rows, self.schema.field(name).type))
+            batch = concat_batches([*held, batch])
             held = list(add(batch, np.array([0, batch.num_rows])))
         return [RowSlice(lookahead.number, one, 0, one.num_rows) for one in held]
 
@@ -220,9 +223,8 @@ class MergedRows:
         if batch.nbytes * _LARGE >= self.memory:
             # Otherwise the allocator keeps freed memory for a while and takes as much again from the system.
             pa.default_memory_pool().release_unused()
-        for whole in (
-            [batch] if self.add is None else self.add(batch, np.append(np.flatnonzero(~is_same), len(is_same)))
-        ):
+        starts = None if self.add is None else np.append(np.flatnonzero(~is_same), len(is_same))
+        for whole in [batch] if self.add is None else self.add(batch, starts):
             for start in range(0, whole.num_rows, self.spec.row_group_rows):
                 yield whole.slice(start, self.spec.row_group_rows)
 

@@ -3,7 +3,7 @@
 Comes in: rows in the order of a merge, and where each run of one series and time begins. Goes out: a row for each run.
 Counts, sums, extrema and the cells of histograms are added; all other columns are those of the run's last row. What
 always holds: counts of histograms are modulo 2^64, as those of parts that take back are, until all parts of a point
-are added. Until then a row of no rows says nothing: it may stand for one row more and another one less.
+are added. Until then a row with the count 0 stays: it may stand for one source row more and another one less.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COUNT, _SUM, _ERROR = PART_COUNT, "chq_rollup_sum", "chq_rollup_sum_error"
 _LEAST, _MOST = ("chq_rollup_min", "min"), ("chq_rollup_max", "max")
 _HISTOGRAM = ("count", "zero_count", "positive", "negative")
 _ADDED = ("value", "int_value", "is_int", "sum", "scale", _COUNT, _SUM, _ERROR, *_LEAST, *_MOST, *_HISTOGRAM)
-# Sums of parts may need these where no part does.
+# Sums of parts may need these where no part does: of fractions, and of integers past 64 bits.
 _MAY_BE_FILLED = ("value", _ERROR)
 _WHOLE = 2.0**62  # sums of integers below it have 64 bits
 
@@ -105,8 +105,6 @@ def _numbers(parts: pa.RecordBatch, starts: Any, points: PartSums, there: Any) -
     """Return the columns of the number: an integer if it is the sum of integers and has 64 bits."""
     totals = points.totals
     is_whole = there & np.logical_and.reduceat(valid(parts, "int_value"), starts[:-1]) & (np.abs(totals) < _WHOLE)
-    if "value" not in parts.schema.names and not is_whole[there].all():
-        raise Corrupt("the sum of parts that are integers has more than 64 bits")
     sent = is_whole & np.logical_and.reduceat(_flags(parts, "is_int"), starts[:-1])
     return {
         "int_value": filled(np.add.reduceat(numbers(parts, "int_value", np.int64), starts[:-1]), is_whole, pa.int64()),
@@ -117,9 +115,9 @@ def _numbers(parts: pa.RecordBatch, starts: Any, points: PartSums, there: Any) -
 
 def _flags(parts: pa.RecordBatch, name: str) -> Any:
     found = find_column(parts, name)
-    return (
-        np.zeros(parts.num_rows, np.bool_) if found is None else found.fill_null(False).to_numpy(zero_copy_only=False)
-    )
+    if found is None:
+        return np.zeros(parts.num_rows, np.bool_)
+    return found.fill_null(False).to_numpy(zero_copy_only=False)
 
 
 def _extreme(parts: pa.RecordBatch, name: str, starts: Any, ufunc: Any) -> pa.Array:
