@@ -356,6 +356,7 @@ def test_labels_come_from_all_that_can_give_them(lines: LineLake, dimensions: tu
     add(data.resource_logs[0].scope_logs[0].scope.attributes, {"lib": {"name": "l"}})
     add_request(lines.lake, 0, data.SerializeToString())
     found = Rows.of(lines.lake)
+    assert check(found, version(f'{ALL} |= " "', "count", *dimensions), RULES[rules]) == "answers"  # reads lines
     one = version(ALL, "count", *dimensions)
     assert check(found, one, RULES[rules]) == "answers"
     series = {labels for labels, _ in folded(found.parts(one, RULES[rules]), "count")}

@@ -148,9 +148,10 @@ class RuleParts:
         """Add up what is held; what is then still too large, the largest version first, has no parts."""
         for sums in self._sums.values():
             sums.fold()
+        self._held = sum(one.held for one in self._sums.values())
         for sums in sorted(self._sums.values(), key=lambda one: -one.held):
-            self._held = sum(one.held for one in self._sums.values())
             if self._held > _MAX_BYTES // 2:  # half, so that not every further batch comes here
+                self._held -= sums.held
                 sums.give_up()
 
 
@@ -247,7 +248,7 @@ class _VersionSums:
         if len(times) and times.max() > _LAST_END:  # no query can name the bucket's end
             kept = times <= _LAST_END
             series, times, values = series[kept], times[kept], values[kept]
-        if not len(series):
+        if not len(series) or self.is_over:
             return count
         failed = int(np.array(self._is_error)[series].sum())
         count = replace(count, matched=count.matched + len(series) - failed, errors=count.errors + failed)

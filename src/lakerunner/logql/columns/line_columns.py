@@ -237,12 +237,12 @@ class ColumnReader:
 
     def find_origins(self, columns: LineColumns) -> None:
         """Find what rows have in common."""
-        if len(self._origins) > self._most_known:
-            self._origins.clear()
         names = self._origin_columns(columns.batch)
         key = (*_resource_key(columns.batch), *names[len(_RESOURCE) :])
         codes, first = joint_codes([columns.batch.column(name) for name in key])
         columns.set_origins([self._origin(names, one) for one in _values(columns.batch, names, first)], codes)
+        if len(self._origins) > self._most_known:
+            self._origins.clear()
 
     def _origin_columns(self, batch: pa.RecordBatch) -> tuple[str, ...]:
         fields = self._needs.fields

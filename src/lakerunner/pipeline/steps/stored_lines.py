@@ -28,7 +28,7 @@ from lakerunner.pipeline.steps.attribute_values import attributes_text, map_entr
 ROW = "row"
 _TIMES, _IDS = ("timestamp", "observed_timestamp"), ("trace_id", "span_id")
 _SCOPES = (ATTRIBUTES, SCOPE)
-_MAX_KNOWN = 1000  # origins that each reader remembers: there is one for each rule
+_MAX_KNOWN = 300  # origins that each reader remembers: there is one for each rule
 
 
 class StoredBatch:
