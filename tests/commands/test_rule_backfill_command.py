@@ -26,8 +26,8 @@ from suites.ingested import ORGANIZATION
 
 NAME = BY_SERVICE.rule.name
 SINCE = ("--since", "2020-01-01")
-ADD = ("add", NAME, "--signal", "logs", "--measure", "count", "--metric", "made_3", "--by", "service_name")
-ADD += ("--select", BY_SERVICE.rule.selector)
+ADD: tuple[str, ...] = ("add", NAME, "--signal", "logs", "--select", BY_SERVICE.rule.selector)
+ADD += ("--measure", "count", "--metric", "made_3", "--by", "service_name")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -147,3 +148,49 @@ def test_a_rule_without_segments_is_complete(index: Index) -> None:
     made = since(index, "errors")
     assert index.rule_history.coverage(ACME.id) == {made.id: RuleCoverage(0, 0, 0, 0, 0, 0)}
     assert RuleCoverage(0, 0, 0, 0, 0, 0).is_complete
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coverage_and_what_is_left_are_those_of_each_rule_by_itself(index: Index, seed: int) -> None:
+    chance = random.Random(seed)
+    names = ("a", "b", "c", "d")
+    rules = [since(index, name, chance.randrange(0, 40)) for name in names]
+    segments = []
+    for number in range(30):
+        covering = tuple(sorted(one.id for one in chance.sample(rules, chance.randrange(5))))
+        segments.append(at(f"s{number}", chance.randrange(0, 40), rows=number + 1, rule_set=covering))
+    stored(index, *segments)
+    aside = {one.id for one in chance.sample(segments, 4)}
+    index.tending.set_aside(ACME.id, aside, "damaged")
+    expected, lacking = {}, set()
+    for one in rules:
+        wanted = [segment for segment in segments if segment.time.end_ns > (one.since_ns or 0)]
+        covered = [segment for segment in wanted if one.id in segment.rule_set]
+        left_out = [segment for segment in wanted if segment.id in aside and one.id not in segment.rule_set]
+        counts = len(wanted), sum(segment.rows for segment in wanted), sum(segment.bytes for segment in wanted)
+        rows = sum(segment.rows for segment in covered)
+        expected[one.id] = RuleCoverage(*counts, len(covered), rows, len(left_out))
+        lacking |= {segment.id for segment in wanted if one.id not in segment.rule_set}
+    assert index.rule_history.coverage(ACME.id) == expected
+    assert {*left(index)} == lacking - aside
+
+
+def test_points_of_an_ended_version_make_way_where_the_next_one_makes_them_anew(index: Index) -> None:
+    def live(name: str) -> bool:
+        return (
+            count(index, f"SELECT count(*) FROM lrdb.segments WHERE id = '{points[name].id}' AND state = 'live'") == 1
+        )
+
+    first, other = (index.metric_rules.put(ACME.id, rule(name)) for name in ("errors", "calls"))
+    made = {"first": first.collector, "other": other.collector, "native": "errors.1"}
+    points = {name: at(name, HOUR_NS, signal="metrics", collector=collector) for name, collector in made.items()}
+    stored(index, *points.values())
+    changed = replace(first.rule, dimensions=())
+    index.metric_rules.put(ACME.id, changed)
+    assert live("first")  # nobody makes them anew: they stay for PromQL
+    index.metric_rules.set_since(ACME.id, "errors", 0)
+    assert (live("first"), live("other"), live("native")) == (False, True, True)
+    points["late"] = at("late", HOUR_NS, signal="metrics", collector=first.collector)
+    stored(index, points["late"])  # its ingest began before the change
+    index.metric_rules.retire(ACME.id)
+    assert not live("late")

@@ -106,6 +106,8 @@ class Materialize:
     def _plan(self, limit: int) -> list[MaterializeWork]:
         index = self._parts.index
         found = index.rule_history.uncovered(WITH_HISTORY, limit, self._left_out.at(self._clock()))
+        for organization in {one.organization for one in found}:
+            index.metric_rules.retire(organization)
         books = {key: self._read_rules(*key) for key in {(one.organization, one.signal) for one in found}}
         planned = [(one, books[one.organization, one.signal].wanting(one)) for one in found]
         # A rule that was disabled between the two queries wants nothing more.

@@ -73,7 +73,7 @@ _SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
     "ingest": ("logs", "metrics", "traces", "remote-write"),
     "compact": ("tending",),
     "rollup": ("tending",),
-    "materialize": ("logs", "lines"),
+    "materialize": ("logs", "metrics", "lines"),
     "query-api": _QUERY_SHARES,
     WORKER: _QUERY_SHARES,
 }
