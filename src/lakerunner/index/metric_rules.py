@@ -91,6 +91,12 @@ class MetricRules:
             rows = transaction.rows("metric_rules.renew", values)
         return sorted((_version(*row) for row in rows), key=lambda one: one.rule.name)
 
+    def retire(self, organization: UUID) -> None:
+        """Take the points of ended versions out of the lake whose metric a current version makes anew from stored rows:
+        both would be added up. An ingest that began before its version ended may have committed some since."""
+        with self._database.transaction() as transaction:
+            _retire(transaction, organization)
+
     def native_metric(self, organization: UUID, names: Collection[str]) -> str | None:
         """Return one of these metrics that live segments of senders hold, by the name that was sent or Prometheus'
         name; None: they hold none of them. Of a segment with more than 2,000 fingerprints only the first hundred names
@@ -117,6 +123,11 @@ class MetricRules:
             if not transaction.rows("metric_rules.lock", {"organization": organization}):
                 raise NotFound(f"organization {organization} not found")
             yield transaction
+            _retire(transaction, organization)
+
+
+def _retire(transaction: Transaction, organization: UUID) -> None:
+    transaction.run("metric_rules.retire", {"organization": organization, "rule_prefix": RULE_PREFIX})
 
 
 def _replace(

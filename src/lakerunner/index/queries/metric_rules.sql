@@ -83,3 +83,13 @@ WITH incomplete AS MATERIALIZED (
       AND NOT starts_with(collector, %(rule_prefix)s) AND fingerprints && ARRAY[%(incomplete)s::bigint]
 )
 SELECT metrics FROM incomplete WHERE metrics::text ~ %(pattern)s LIMIT 1
+
+-- name: retire
+-- The points of versions that have ended, where a current one covers stored segments and makes the same metric.
+UPDATE lrdb.segments AS s SET state = 'replaced', replaced_at = now()
+FROM lrdb.metric_rules AS ended JOIN lrdb.metric_rules AS made_now
+  ON made_now.organization = ended.organization AND made_now.definition ->> 'metric' = ended.definition ->> 'metric'
+WHERE ended.organization = %(organization)s AND ended.ended_at IS NOT NULL
+  AND made_now.ended_at IS NULL AND made_now.since_ns IS NOT NULL
+  AND s.organization = ended.organization AND s.signal = 'metrics' AND s.state = 'live'
+  AND s.collector = %(rule_prefix)s || ended.name || '.' || ended.version
