@@ -108,7 +108,7 @@ def _put(added: Sequence[MetricRule], org: str, home: Path | None, since: str | 
             stored = checked.put(whose, rule)
             if since:
                 stored = checked.set_since(whose, rule.name, since, now)
-            click.echo(f"{rule.name} v{stored.version}: {_state(stored)}")
+            click.echo(f"{rule.name} v{stored.version}: {stored.state}")
 
 
 @rules.command("list")
@@ -135,14 +135,8 @@ def _row(one: RuleVersion) -> dict[str, Any]:
         "metric": rule.metric,
         "measure": str(rule.measure),
         "by": ", ".join(rule.dimensions),
-        "state": _state(one),
+        "state": one.state,
     }
-
-
-def _state(one: RuleVersion) -> str:
-    if not one.rule.enabled:
-        return "disabled"
-    return f"paused: {one.paused}" if one.paused else "active"
 
 
 @rules.command("show")

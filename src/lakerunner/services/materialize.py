@@ -18,6 +18,7 @@ from lakerunner.index.commit import Commit, Covering
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict
 from lakerunner.model.failpoint import reach
+from lakerunner.model.metric_rules.metric_rule import EVALUATED
 from lakerunner.model.segment import Segment
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.materialize import Job, Materialized, MaterializeLimits, MaterializeWork, materialize
@@ -25,7 +26,6 @@ from lakerunner.pipeline.part_segments import RuleBook
 from lakerunner.pipeline.session import Sessions
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
-from lakerunner.services.metric_rules import WITH_HISTORY
 from lakerunner.services.outbox import commit_messages
 from lakerunner.services.rule_results import end_rules
 from lakerunner.services.work import WorkParts, run_each
@@ -105,7 +105,7 @@ class Materialize:
 
     def _plan(self, limit: int) -> list[MaterializeWork]:
         index = self._parts.index
-        found = index.rule_history.uncovered(WITH_HISTORY, limit, self._left_out.at(self._clock()))
+        found = index.rule_history.uncovered(EVALUATED, limit, self._left_out.at(self._clock()))
         for organization in {one.organization for one in found}:
             index.metric_rules.retire(organization)
         books = {key: self._read_rules(*key) for key in {(one.organization, one.signal) for one in found}}

@@ -15,14 +15,13 @@ from uuid import UUID
 from lakerunner.index.metric_rules import MetricRules
 from lakerunner.logql.rule_query import rule_query
 from lakerunner.model.errors import UserError
-from lakerunner.model.metric_rules.metric_rule import DURATION, MetricRule, RuleVersion
+from lakerunner.model.metric_rules.metric_rule import DURATION, EVALUATED, MetricRule, RuleVersion
 from lakerunner.model.metric_rules.rule_changes import RuleChange, check_together, rule_changes
 from lakerunner.model.time_argument import moment_ns
 from lakerunner.promql.rule_matchers import rule_matchers
 
 _LABEL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _VALUE = "value"  # the one field of a point
-WITH_HISTORY = ("logs",)  # signals whose rules are evaluated, and so over stored segments too
 
 
 class CheckedRules:
@@ -71,8 +70,8 @@ class CheckedRules:
 
 def history_since(rule: MetricRule, since: str, now_ns: int) -> int:
     """Return the time, given as such or as an age. UserError if the rule cannot cover stored segments from then on."""
-    if rule.signal not in WITH_HISTORY:
-        raise UserError(f"rule {rule.name!r} reads {rule.signal}: only rules over {WITH_HISTORY[0]} cover stored data")
+    if rule.signal not in EVALUATED:
+        raise UserError(f"rule {rule.name!r} reads {rule.signal}: only rules over {EVALUATED[0]} cover stored data")
     found = moment_ns("since", since, now_ns)
     if found > now_ns:
         raise UserError(f"since {since} is in the future: what comes then is covered without it")

@@ -19,7 +19,7 @@ from suites.pushed import ACME, OTHER
 from suites.rules import ERRORS, rule
 
 BODY = {name: value for name, value in ERRORS.to_json().items() if name != "name"}
-STORED = ERRORS.to_json() | {"version": 1, "paused": "", "since": ""}
+STORED = ERRORS.to_json() | {"version": 1, "paused": "", "state": "active", "since": ""}
 
 
 class Rules:

@@ -44,9 +44,10 @@ _FIELDS = {
 }
 _OPTIONAL = "source_metric? description? dimensions? enabled? max_series?"
 _STORED = record(
-    "name version signal selector measure metric source_metric description dimensions enabled max_series paused since",
+    "name version signal selector measure metric source_metric description dimensions enabled max_series paused state since",
     since=text('from when on the rule covers stored data too; "": it covers what is ingested'),
     version=COUNT,
+    state=text("whether it makes points: active, disabled, or why it makes none"),
     paused=text('why the rule makes no points although it is enabled; "": it is not paused'),
     **_FIELDS,
 )
@@ -234,7 +235,7 @@ def _name(request: Request) -> str:
 
 def _rule_json(one: RuleVersion) -> dict[str, Any]:
     since = "" if one.since_ns is None else iso_time(max(one.since_ns, 0))
-    return one.rule.to_json() | {"version": one.version, "paused": one.paused, "since": since}
+    return one.rule.to_json() | {"version": one.version, "paused": one.paused, "state": one.state, "since": since}
 
 
 def _is_dry(request: Request) -> bool:

@@ -28,6 +28,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "metrics": ("sum",),
 }
 OF_FIELD = ("sum", "histogram")
+EVALUATED = ("logs",)  # signals whose rules make points, of what is ingested and of what is stored
 CONVERSIONS = ("bytes", "duration", "duration_seconds")
 _MOST_DIMENSIONS = 32
 _MOST_SERIES = 1_000_000
@@ -161,6 +162,15 @@ class RuleVersion:
     def collector(self) -> str:
         """Return the collector in whose name its points are stored."""
         return f"{RULE_PREFIX}{self.rule.name}.{self.version}"
+
+    @property
+    def state(self) -> str:
+        """Return whether it makes points, and why not, for people."""
+        if not self.rule.enabled:
+            return "disabled"
+        if self.rule.signal not in EVALUATED:
+            return f"waits: rules over {self.rule.signal} are stored, but not evaluated yet"
+        return f"paused: {self.paused}" if self.paused else "active"
 
     @property
     def is_active(self) -> bool:
