@@ -35,7 +35,7 @@ from query.sample_lake import OWN, Lake, removed
 _SELECTORS = ('service_name=~".+"', 'app=~"cart|pay"', 'env="prod"', 'app=~".+", env=~".+"')
 _MORE = ('service_name="cart"', 'app="cart"', 'env!="dev"', 'pod="p-1"')
 _FILTERS = ("", "", '|= "refused"', '!= "cart"', '|~ "(?i)cart"')
-_PARSERS = ("", "", "", "| logfmt", '| json | __error__=""', '| logfmt | status >= 400 | __error__=""')
+_PARSERS = ("", "", "", "| logfmt", "| logfmt status, method", '| json | __error__=""', '| logfmt | status >= 400 | __error__=""')
 _TESTS = (*[""] * 6, '| detected_level="error"', '| status=~"5.."', '| app="cart" or level="info"')
 _DIMENSIONS = ("app", "env", "service_name", "detected_level", "level", "status", "method", "user")
 _MEASURES = {

@@ -44,7 +44,8 @@ _FIELDS = {
 }
 _OPTIONAL = "source_metric? description? dimensions? enabled? max_series?"
 _STORED = record(
-    "name version signal selector measure metric source_metric description dimensions enabled max_series paused state since",
+    "name version signal selector measure metric source_metric description dimensions enabled max_series paused state "
+    "since",
     since=text('from when on the rule covers stored data too; "": it covers what is ingested'),
     version=COUNT,
     state=text("whether it makes points: active, disabled, or why it makes none"),
