@@ -383,6 +383,20 @@ def test_rows_with_errors_count_and_add_nothing(lines: LineLake) -> None:
     assert replace(parts.counts[total], seconds=0.0) == RuleCount(rows=5, matched=1, errors=1, series=1)
 
 
+def test_lines_that_json_cannot_read_are_looked_at_once_for_equal_labels(lines: LineLake) -> None:
+    """The row stages take 3 us for each; a line that begins like an object may have labels in front of its fault."""
+    texts = ("text", "more", ' \t{"k": "a"', '{"k": "a"} more', "[1]", "", "é", "\v{}", "5")
+    failing = version(f"{ALL} | json", "count", "k")
+    parts = lines.parts([failing], *((NS, text) for text in texts))
+    assert [row[:3] for row in points(parts)] == [([["__error__", "JSONParserErr"]], 0.0, 7), ([["k", "a"]], 0.0, 2)]
+    rows = Rows.of(lines.lake)
+    assert check(rows, failing) == "fails"
+    for measure in ("count", "bytes"):
+        for test in ('__error__="JSONParserErr"', '__error__!=""', '__error__=""'):
+            assert check(rows, version(f"{ALL} | json | {test}", measure, "k")) in ("answers", "fails")
+        assert check(rows, version(f'{ALL} | json | __error__!=""', measure, "__error_details__")) == "answers"
+
+
 def test_a_line_that_a_stage_refuses_is_an_error(lines: LineLake) -> None:
     groups = "".join(f"(?P<g{n}>x{{0,50}})" for n in range(30))
     one = version(f"{ALL} | regexp `{groups}`", "count", "g1")

@@ -195,7 +195,7 @@ class _VersionSums:
         self._run = made.compiled(self._lines.find_origins, (ROW,))
         self._sketches = version.rule.measure.kind == "histogram"
         self._series: dict[str, int] = {}
-        self._is_error: list[bool] = []
+        self._is_error: list[bool] = []  # by the numbers of series
         self._parts: list[pa.RecordBatch] = []
         self.held = 0  # bytes of the parts
         self.version = version
@@ -209,9 +209,10 @@ class _VersionSums:
         if not self.is_over:
             for samples in self._run(self._lines.select(rows)):
                 count = self._add_samples(samples, rows.of.times, count)
-            if len(self._series) - sum(self._is_error) > self.version.rule.max_series:
+            count = replace(count, series=len(self._series) - sum(self._is_error))
+            if count.series > self.version.rule.max_series:
                 self.give_up()
-        self.count = replace(count, series=len(self._series) - sum(self._is_error))
+        self.count = count
         self._spend(began)
 
     def total(self) -> pa.RecordBatch | None:

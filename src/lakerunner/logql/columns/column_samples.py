@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from lakerunner.logql.columns.column_stages import SplitStages, leave_to_rows, split_stages
 from lakerunner.logql.columns.line_columns import ColumnReader, LineColumns, LineNeeds, joint_codes
 from lakerunner.logql.stages.hints import hints_of
-from lakerunner.logql.stages.line_labels import ERROR, PRESERVE_ERROR, LineLabels
+from lakerunner.logql.stages.line_labels import ERROR, ERROR_DETAILS, PRESERVE_ERROR, LineLabels
 from lakerunner.logql.stages.sample import OF_BYTES, compile_extractor, label_needs
-from lakerunner.logql.text.syntax import Grouping, RangeAggregation
+from lakerunner.logql.text.syntax import Grouping, LabelFilter, LineFilter, RangeAggregation
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.streams.stream_rules import StreamRules
@@ -181,11 +181,27 @@ class SampleColumns:
             return False
         return not needs.has_labels or (unwrap.label in needs.groups) == needs.without
 
+    @cached_property
+    def _looks_at_labels(self) -> bool:
+        """Return whether the sample of a line that json cannot read depends on its stored labels alone."""
+        stages, needs = self.aggregation.lines.pipeline.stages, label_needs(self.aggregation, self.pushed)
+        if self.is_of_bytes or ERROR_DETAILS in (*needs.names, *needs.groups, needs.unwrap):
+            return False
+        return len([one for one in stages if not isinstance(one, LineFilter | LabelFilter)]) == 1
+
     def _odd(self, columns: LineColumns, extract: _Extractor, own: Sequence[str]) -> SampleBatch:
         found = _Samples()
         rows = np.flatnonzero(columns.odd)
         times = columns.batch.column("timestamp")
-        for row in rows.tolist():
+        alike = columns.alike if self._looks_at_labels else np.zeros(len(columns), np.bool_)
+        known: dict[int, int] = {}  # by the number of their origin the first of rows that are alike
+        for place, row in enumerate(rows.tolist()):
+            origin = int(columns.origin_codes[row])
+            if alike[row] and columns.origins[origin].level is not None:
+                first = known.setdefault(origin, place)
+                if first < place:
+                    found.repeat(first)
+                    continue
             labels = LineLabels(*columns.row_labels(row))
             found.add(extract(times[row].as_py(), columns.line(row), labels), labels, extract)
         codes = np.array(found.codes, np.int64)
@@ -248,6 +264,11 @@ class _Samples:
         self.series: dict[Labels, int] = {}
         self.codes: list[int] = []
         self.values: list[float] = []
+
+    def repeat(self, place: int) -> None:
+        """Add a sample like that at this place."""
+        self.codes.append(self.codes[place])
+        self.values.append(self.values[place])
 
     def add(self, value: float | None, labels: LineLabels, extract: _Extractor) -> None:
         code = _NO_SAMPLE if value is None else self.series.setdefault(extract.series(labels), len(self.series))

@@ -137,7 +137,8 @@ class Base(NamedTuple):
 
 class LineColumns:
     """Rows of streams that meet the selector. `lines` has "" for odd lines, whose text is in `odd_lines`; it is None if
-    no text is needed. `parsed` has the labels that parsers extracted."""
+    no text is needed. `parsed` has the labels that parsers extracted. `alike` are odd rows of which row stages learn no
+    more than that a parser fails."""
 
     def __init__(self, batch: pa.RecordBatch, lines: pa.Array | None, odd_lines: Mapping[int, str]) -> None:
         self.batch = batch
@@ -145,6 +146,7 @@ class LineColumns:
         self._rows = np.arange(batch.num_rows)
         self._odd_lines = odd_lines
         self.odd = np.isin(self._rows, list(odd_lines)) if odd_lines else np.zeros(batch.num_rows, np.bool_)
+        self.alike = np.zeros(batch.num_rows, np.bool_)
         self.parsed: dict[str, pa.Array] = {}
         self.origins: Sequence[RowOrigin] = ()
         self.origin_codes: Any = self._rows
@@ -162,6 +164,7 @@ class LineColumns:
         self.lines = None if self.lines is None else self.lines.filter(kept)
         self.parsed = {name: column.filter(kept) for name, column in self.parsed.items()}
         self._rows, self.odd, self.origin_codes = self._rows[mask], self.odd[mask], self.origin_codes[mask]
+        self.alike = self.alike[mask]
         if "_bases" in self.__dict__:
             bases, codes = self._bases
             self.__dict__["_bases"] = bases, codes[mask]
