@@ -48,3 +48,18 @@ def test_points_answer_like_lines(ruled: Ruled) -> None:
             assert same(points, lines, whole=whole), f"{name}: {version.rule}: {query}"
     assert used.pop("twice") == 0, "lines that came twice and are not merged are counted once, as lines"
     assert min(used.values()) > 5, used
+
+
+@pytest.mark.parametrize("signal", ["logs", "metrics"])
+def test_lines_are_read_where_rows_or_points_have_expired(ruled: Ruled, signal: str) -> None:
+    lake, engine = ruled.lakes["once"], ruled.engines["once"]
+    chance = random.Random(3)
+    asked = ((one, query_for(chance, one)) for one in chance.choices(ruled.versions, k=200))
+    query = next(query for one, query in asked if answer(engine, query, ruled.versions)[1])
+    lines, _ = answer(engine, query)
+    lake.expired_ns[signal] = query.end
+    try:
+        points, saved = answer(engine, query, ruled.versions)
+    finally:
+        del lake.expired_ns[signal]
+    assert (repr(points), saved) == (repr(lines), 0)

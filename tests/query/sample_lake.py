@@ -300,7 +300,7 @@ class Lake:
             self.pick(organization, one.signal, one.time, conditions=one.conditions) for one in (rows, points)
         )
         own = tuple(one for one in of_points.segments if one.collector == collector)
-        return of_rows, SegmentPick(own, len(own))
+        return of_rows, replace(of_points, segments=own, considered=len(own))
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()

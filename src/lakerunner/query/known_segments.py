@@ -140,7 +140,7 @@ class KnownSegments:
             return None
         inside = _overlapping(rows.segments, points.rows.scan.time)
         covered = tuple(one for one in inside if points.version in one.rule_set)
-        if not covered or rows.expiry.before_ns.get(RAW, MIN_NS) > leaf.scan.time.start_ns:
+        if not covered or _has_expired(rows, leaf.scan.time) or _has_expired(made, points.made.scan.time):
             return None
         edges = (_counted(_overlapping(rows.segments, edge.scan.time)) for edge in points.edges)
         return PointsPick(
@@ -201,6 +201,10 @@ class KnownSegments:
             self._size += pick.size
             while self._size > self._max:
                 self._size -= self._picks.popitem(last=False)[1].size
+
+
+def _has_expired(picked: SegmentPick, time: TimeRange) -> bool:
+    return picked.expiry.before_ns.get(RAW, MIN_NS) > time.start_ns
 
 
 def _overlapping(segments: Sequence[Segment], time: TimeRange) -> tuple[Segment, ...]:

@@ -35,7 +35,15 @@ from query.sample_lake import OWN, Lake, removed
 _SELECTORS = ('service_name=~".+"', 'app=~"cart|pay"', 'env="prod"', 'app=~".+", env=~".+"')
 _MORE = ('service_name="cart"', 'app="cart"', 'env!="dev"', 'pod="p-1"')
 _FILTERS = ("", "", '|= "refused"', '!= "cart"', '|~ "(?i)cart"')
-_PARSERS = ("", "", "", "| logfmt", "| logfmt status, method", '| json | __error__=""', '| logfmt | status >= 400 | __error__=""')
+_PARSERS = (
+    "",
+    "",
+    "",
+    "| logfmt",
+    "| logfmt status, method",
+    '| json | __error__=""',
+    '| logfmt | status >= 400 | __error__=""',
+)
 _TESTS = (*[""] * 6, '| detected_level="error"', '| status=~"5.."', '| app="cart" or level="info"')
 _DIMENSIONS = ("app", "env", "service_name", "detected_level", "level", "status", "method", "user")
 _MEASURES = {
@@ -53,6 +61,7 @@ _AROUND = ("{}", "{}", "topk(2, {})", "avg({})", "{} / 2")
 class Ruled:
     versions: tuple[RuleVersion, ...]
     engines: Mapping[str, Engine]
+    lakes: Mapping[str, Lake]
 
 
 def random_rule(chance: random.Random, number: int) -> RuleVersion:
@@ -110,7 +119,7 @@ def ruled_lakes(directory: Path, seed: int, rules: int = 6) -> Iterator[Ruled]:
             stack.callback(removed, lake.directory)
             stack.callback(lake.close)
         lakes = {"once": once, "twice": plain, "compacted": merged}
-        yield Ruled(versions, {name: lake.engine().engine for name, lake in lakes.items()})
+        yield Ruled(versions, {name: lake.engine().engine for name, lake in lakes.items()}, lakes)
 
 
 def answer(engine: Engine, query: LogqlQuery, versions: Sequence[RuleVersion] = ()) -> tuple[Series | str, int]:
