@@ -36,7 +36,7 @@ def ruled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_points_answer_like_lines(ruled: Ruled) -> None:
     chance = random.Random(7)
     used = dict.fromkeys(ruled.engines, 0)
-    for _ in range(60):
+    for _ in range(40):
         version = chance.choice(ruled.versions)
         query = query_for(chance, version)
         whole = not str(version.rule.measure).startswith("sum")
