@@ -27,7 +27,7 @@ def close(one: float, other: float) -> bool:
     return one == other or math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-9)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.heavy), 2])
 def ruled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ruled]:
     with ruled_lakes(tmp_path_factory.mktemp("ruled"), request.param) as found:
         yield found

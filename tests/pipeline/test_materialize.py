@@ -58,6 +58,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(tmp_path_factory.mktemp("history"))
 
 
+@pytest.mark.heavy
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.sets(st.sampled_from(RULES), min_size=1), st.sampled_from([MEMORY, LITTLE]))
 def test_a_stored_segment_gives_the_parts_that_ingest_would_have_made(
