@@ -53,6 +53,7 @@ from lakerunner.query.segment_cache.cache import SegmentCache
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps, Vector
+from suites.no_points import NoPoints
 
 ORGANIZATION = DEFAULT_ORGANIZATION.id
 DAY, HOUR, MINUTE, EVERY = 86_400_000, 3_600_000, 60_000, 15_000
@@ -173,7 +174,7 @@ class Template:
     segment: Segment
 
 
-class Lake:
+class Lake(NoPoints):
     """Segments on disk, and an index of them that is a list. A second run of the same size takes what is there."""
 
     def __init__(self, directory: Path, series: int, days: int) -> None:

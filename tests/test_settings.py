@@ -145,4 +145,4 @@ def test_every_setting_has_a_description_in_plain_words() -> None:
     for name in setting_names():
         assert describe_setting(name)[0].isupper(), name
         assert describe_setting(name).endswith((".", ").")), name
-    assert len(setting_names()) <= 85
+    assert len(setting_names()) <= 87

@@ -16,7 +16,8 @@ from lakerunner.model.display import escape_controls
 from lakerunner.model.errors import LakerunnerError, full_message
 
 _MODULES = {  # command: module of lakerunner.commands
-    **dict.fromkeys(("pubsub", "boxer", "ingest", "compact", "rollup", "sweeper", "query-api", "query-worker"), "up"),
+    **dict.fromkeys(("pubsub", "boxer", "ingest", "compact", "rollup", "sweeper"), "up"),
+    **dict.fromkeys(("materialize", "query-api", "query-worker"), "up"),
     "backfill": "backfill",
     "backup": "backup",
     "cardinality": "cardinality",
@@ -30,6 +31,7 @@ _MODULES = {  # command: module of lakerunner.commands
     "repair": "fsck",
     "restore": "backup",
     "retention": "orgs",
+    "rules": "rules",
     "settings": "settings",
     "sql": "query",
     "status": "status",

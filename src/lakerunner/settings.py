@@ -166,6 +166,12 @@ class Settings:
     work_retry_seconds: float = _setting(
         10.0, "Pause before a failed merge or rollup is tried again. It doubles each time.", must_be.zero_or_more
     )
+    materialize_history: bool = _setting(
+        True, "If false, rules are not evaluated over stored segments, whatever `lakerunner rules backfill` requests."
+    )
+    materialize_rows_per_second: float = _setting(
+        0.0, "Most stored rows a second that rules are evaluated over. 0: no limit.", must_be.zero_or_more
+    )
     retention: dict[str, str] = _setting(
         {},
         "How long rows are kept, for example logs=30d,metrics=15d,metrics.1h=2y. What is not named is kept forever.",

@@ -1,5 +1,6 @@
 """Every row once, whatever dies and when: the services as processes, each killed at every failpoint on the way of a
-box, while notifications and arrivals come several times and in any order.
+box, while notifications and arrivals come several times and in any order. A rule counts the rows: its parts too are
+there once.
 
 The order, the repetitions and the counts come from a seed, which a failure prints: EXACTLY_ONCE_SEED=... replays it.
 """
@@ -36,11 +37,14 @@ from servers.lake import START_SECONDS, Process, lakerunner, wait_until
 from servers.ports import free_port
 from servers.postgres import drop_database, fresh_database
 from suites.otlp_rows import expected_rows
+from suites.rule_values import Added, added_parts
+from suites.rules import rule
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ORGANIZATION = DEFAULT_ORGANIZATION
 START_NS = 1_766_577_600_000_000_000
+BUCKET_NS = 10 * 10**9
 FILES = 8
 RECORDS = 40
 COLLECTORS = ("north", "south")  # a box is of one, so every round has two at least
@@ -148,6 +152,11 @@ class Lake:
             found.update(zip(times, table["service_name"].to_pylist(), table["message"].to_pylist(), strict=True))
         return found
 
+    def parts(self) -> Added:
+        """What the live parts of all rules add up to."""
+        made = self.index.segments.pick(ORGANIZATION.id, "metrics", TimeRange(0, 1 << 62)).segments
+        return added_parts(made, lambda path: bytes(self.store.get(path, max_bytes=1 << 30)))
+
 
 @pytest.fixture
 def seed() -> int:
@@ -175,6 +184,9 @@ def test_nothing_is_lost_or_doubled_whatever_dies(lake: Lake, seed: int) -> None
     print(f"EXACTLY_ONCE_SEED={seed}")  # shown if this fails
     expected: Counter[tuple[int, str, str]] = Counter()
     batches = Shop(seed=seed, start_ns=START_NS, rate=50).bulk_logs(FILES * RECORDS * len(ROUNDS), per_file=RECORDS)
+    lake.index.migrate()
+    lake.index.organizations.create(ORGANIZATION)
+    counted = lake.index.metric_rules.put(ORGANIZATION.id, rule("rows", selector='{service_name=~".+"}'))
     pubsub, boxer = None, None
     for number, (relay_dies, boxer_dies, ingest_dies) in enumerate(ROUNDS):
         files = []
@@ -215,6 +227,13 @@ def test_nothing_is_lost_or_doubled_whatever_dies(lake: Lake, seed: int) -> None
     )
     found = lake.rows()
     assert found == expected, f"EXACTLY_ONCE_SEED={seed}: lost {expected - found}, doubled {found - expected}"
+    parts: Counter[tuple[str, int]] = Counter()
+    for (time_ns, service, _), times in expected.items():
+        parts[service, -(-time_ns // BUCKET_NS) * 10] += times
+    assert lake.parts() == {
+        (counted.collector, (("service_name", service),), end): (count, float(count))
+        for (service, end), count in parts.items()
+    }, f"EXACTLY_ONCE_SEED={seed}"
 
 
 def rows_of(data: bytes) -> Counter[tuple[int, str, str]]:

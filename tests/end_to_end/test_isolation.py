@@ -181,7 +181,12 @@ def asked(lake: TenantLake, secret: str | None, sql: str) -> list[dict[str, Any]
 def test_to_each_its_own_and_all_of_it(lakes: Lakes) -> None:
     """Every word that must not be told to others is told to its owner: the words are looked for where they are."""
     whole = [Sent("POST", "/api/v1/sql", {"query": f"SELECT * FROM {table}"}) for table in ("logs", "metrics", "spans")]
-    whole += [Sent("GET", "/api/v1/keys"), Sent("GET", "/api/v1/objects"), Sent("POST", "/api/v1/logs/tags", DAY)]
+    whole += [
+        Sent("GET", "/api/v1/rules/materialization"),
+        Sent("GET", "/api/v1/keys"),
+        Sent("GET", "/api/v1/objects"),
+        Sent("POST", "/api/v1/logs/tags", DAY),
+    ]
     for tenant, other in OTHER.items():
         secret = lakes.shared.secret(tenant)
         said = "".join(told(answered(lakes.shared, sent, secret)) for sent in whole)

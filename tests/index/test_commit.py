@@ -45,6 +45,42 @@ def test_a_commit_does_all_of_it(index: Index) -> None:
     assert said == list(messages)
 
 
+def test_a_segment_comes_with_its_rule_set_and_parts_or_not_at_all(index: Index) -> None:
+    announced(index, 1)
+    covered = segment("covered", rule_set=(3, 12, 2**40))
+    parts = segment("parts", signal="metrics", collector="_errors.1")
+    work = Commit((covered, segment("bare")), (source(1),), (), parts=(parts,))
+    with pytest.raises(Conflict, match="already in the index"):
+        index.commit(replace(work, segments=(*work.segments, parts)))
+    assert nothing_changed(index, 1)
+    assert count(index, "SELECT count(*) FROM lrdb.rule_sets") == 0
+    index.commit(work)
+    found = {one.id: one.rule_set for one in index.segments.pick(ACME.id, "logs", ALL_TIME).segments}
+    assert found == {segment_id("covered"): (3, 12, 2**40), segment_id("bare"): ()}
+    (live,) = index.tending.live(ACME.id, [covered.id])
+    assert live.rule_set == (3, 12, 2**40)
+    assert index.segments.pick(ACME.id, "metrics", ALL_TIME).segments == (parts,)
+
+
+def test_parts_that_a_merge_takes_back_replace_nothing(index: Index) -> None:
+    index.commit(Commit((segment("one", rule_set=(3,)), segment("two", rule_set=(3,))), (), ()))
+    taken = segment("taken", signal="metrics", collector="_errors.1")
+    merged = segment("merged", level=1, rule_set=(3,))
+    old = (segment_id("one"), segment_id("two"))
+    index.commit(Commit((merged,), (), (), old, parts=(taken,)))
+    with index.pool.connection() as connection:
+        rows = connection.execute(b"SELECT id, inputs FROM lrdb.segments WHERE state = 'live'").fetchall()
+    assert dict(rows) == {merged.id: sorted(old), taken.id: None}
+
+
+def test_parts_belong_to_new_segments_of_the_same_organization() -> None:
+    parts = segment("parts", signal="metrics", collector="_errors.1")
+    with pytest.raises(ValueError, match="parts come with"):
+        Commit((), (), (), parts=(parts,))
+    with pytest.raises(ValueError, match="one organization"):
+        Commit((segment("made"),), (), (), parts=(replace(parts, organization=OTHER.id),))
+
+
 def test_the_same_commit_again_is_a_conflict_and_changes_nothing(index: Index) -> None:
     announced(index, 1)
     work = Commit((segment("made"),), (source(1),), (), (), (("t", b"x"),))

@@ -82,7 +82,7 @@ KEYS = (
 VALUES: tuple[Any, ...] = ("1", "500", "x", "", "error", 7, 2.5, True, b"\xff", {"b": "deep", "status": 3}, [1, "two"])
 
 
-def _requests(seed: int) -> list[tuple[bytes, str]]:
+def odd_requests(seed: int, apart_ns: int = 1) -> list[tuple[bytes, str]]:
     pick = random.Random(seed)
 
     def some(values: tuple[Any, ...], most: int = 3) -> dict[str, Any]:
@@ -92,13 +92,16 @@ def _requests(seed: int) -> list[tuple[bytes, str]]:
 
     streams: list[Stream] = []
     for app in ("a", "b", "c"):
-        entries = [(NS + pick.randrange(100), pick.choice(LINES), some(VALUES[:5])) for _ in range(60)]
+        entries = [(NS + pick.randrange(100) * apart_ns, pick.choice(LINES), some(VALUES[:5])) for _ in range(60)]
         streams.append(({"app": app, **pick.choice(({}, {"status": "old"}, {"level": "warn"}))}, entries))
     found = [(framed(push_protobuf(*streams).replace(b"??", b"\xff\xfe")), "lokipb")]
     for service in ("a", "b", "c"):
         records = []
         for number in range(60):
-            fields: dict[str, Any] = {"time_unix_nano": NS + pick.randrange(100), "flags": pick.choice((0, 0, 1))}
+            fields: dict[str, Any] = {
+                "time_unix_nano": NS + pick.randrange(100) * apart_ns,
+                "flags": pick.choice((0, 0, 1)),
+            }
             fields |= pick.choice(
                 (dict[str, Any](), {"severity_number": 17}, {"severity_text": "Debug"}, {"event_name": "e"})
             )
@@ -147,7 +150,7 @@ class Corpus:
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Corpus]:
-    return {seed: Corpus(tmp_path_factory.mktemp(f"corpus{seed}"), _requests(seed)) for seed in (1, 2)}
+    return {seed: Corpus(tmp_path_factory.mktemp(f"corpus{seed}"), odd_requests(seed)) for seed in (1, 2)}
 
 
 NAMES = st.sampled_from(

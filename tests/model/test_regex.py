@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakerunner.model.errors import TooLarge, UserError
-from lakerunner.model.regex import compile_capturing, compile_regex, search_column
+from lakerunner.model.regex import compile_capturing, compile_regex, find_text, search_column
 
 
 @pytest.mark.parametrize(
@@ -160,3 +162,10 @@ def test_a_search_in_a_column_is_not_anchored() -> None:
     assert search_column(texts, "b.om", ignore_case=True).to_pylist() == [True, True, None, False]
     with pytest.raises(UserError, match="missing \\)"):
         search_column(texts, "(")
+
+
+@given(text=st.text(), around=st.lists(st.text(), max_size=4), repeat=st.sampled_from([1, 1, 1001]))
+def test_a_text_is_found_as_python_finds_it(text: str, around: list[str], repeat: int) -> None:
+    wanted = text * repeat
+    values = [*around, *(f"{one}{wanted}{one}" for one in around), wanted[:-1], wanted]
+    assert find_text(pa.array(values, pa.string()), wanted).to_pylist() == [wanted in value for value in values]

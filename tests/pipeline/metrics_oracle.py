@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 
 from lakerunner.model.prometheus import escaped_label_name, escaped_metric_name, metric_name
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import METRICS
+from lakerunner.model.signal import METRICS, PART_COLUMNS
 from lakerunner.model.time import HOUR_NS
 from lakerunner.model.typed_json import KeyValues, Value, decode_value
 from lakerunner.pipeline.make_segments import MakeResult
@@ -128,7 +128,7 @@ def _point(point: Any, kind: str, modified_ns: int) -> Row:
     own = pairs_of(point.attributes)
     time, start = (time_of(point, name, own) for name in ("time_unix_nano", "start_time_unix_nano"))
     names = METRICS.schema.names
-    row: Row = dict.fromkeys(names[names.index("count") : names.index("metadata")])
+    row: Row = dict.fromkeys((*names[names.index("count") : names.index("metadata")], *PART_COLUMNS))
     row |= {
         "timestamp": time or modified_ns,
         "start_timestamp": start,

@@ -17,7 +17,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, METRICS, TRACES, SignalSpec
 from lakerunner.model.text_index import HEADER, TextIndex
 from lakerunner.objects.open import StoreAddress, shared_store
-from lakerunner.pipeline import make_segments as segments
+from lakerunner.pipeline import row_segments
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
 from lakerunner.pipeline.segment.writer import SegmentWriter
 from suites.ingested import ORGANIZATION, ingested, random_logs, random_metrics, random_spans
@@ -93,9 +93,9 @@ def test_a_further_consumer_is_given_every_row_group_and_changes_nothing(monkeyp
     class Watched(SegmentWriter):
         def __init__(self, *given: Any, **options: Any) -> None:
             made.append(Counting())
-            super().__init__(*given, **options, consumers=[made[-1]])
+            super().__init__(*given, **options | {"consumers": [made[-1]]})
 
-    monkeypatch.setattr(segments, "SegmentWriter", Watched)
+    monkeypatch.setattr(row_segments, "SegmentWriter", Watched)
     after = ingested(LOGS, request)
     assert same(after.files) == same(before.files)
     assert made[-1].groups == [batch.num_rows for batch in after.row_groups()]

@@ -24,6 +24,7 @@ from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import fingerprint_groups, may_hold
 from lakerunner.promql.selection.staleness import STALE_BITS
 from query.metric_lake import NS, MetricLake
+from suites.no_points import NoPoints
 from suites.sketch_oracle import sketch
 
 Source = tuple[str, int]  # collector, stored series
@@ -126,7 +127,7 @@ def _sum(values: Sequence[float]) -> tuple[float, float]:
     return total, float(exact - Fraction(total))
 
 
-class RollupLake:
+class RollupLake(NoPoints):
     """The segments of a lake with rollups beside them; an index (query/known_segments.py) of all."""
 
     def __init__(self, lake: MetricLake) -> None:

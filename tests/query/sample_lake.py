@@ -31,7 +31,7 @@ from lakerunner.model.tier import NOTHING_EXPIRED, Expiry, Interval
 from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
 from lakerunner.objects.local import LocalStore
-from lakerunner.plan.scan import fingerprint_groups, may_hold
+from lakerunner.plan.scan import Scan, fingerprint_groups, may_hold
 from lakerunner.query.contract.failures import Limits
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.sandbox.pool import Sandboxes
@@ -292,6 +292,15 @@ class Lake:
         before_ns = self.expired_ns.get(signal)
         expiry = Expiry({0: before_ns}) if before_ns is not None and time.start_ns < before_ns else NOTHING_EXPIRED
         return SegmentPick(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there), expiry)
+
+    def pick_points(
+        self, organization: UUID, rows: Scan, points: Scan, collector: str
+    ) -> tuple[SegmentPick, SegmentPick]:
+        of_rows, of_points = (
+            self.pick(organization, one.signal, one.time, conditions=one.conditions) for one in (rows, points)
+        )
+        own = tuple(one for one in of_points.segments if one.collector == collector)
+        return of_rows, replace(of_points, segments=own, considered=len(own))
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()

@@ -39,6 +39,7 @@ from lakerunner.series.evaluation.pieces import join_samples
 from lakerunner.series.values import Samples, Scalar, Steps, Vector, sort_by_labels
 from query.metric_lake import NS, T0, MetricLake, gauge, metric
 from query.sample_lake import OWN
+from suites.no_points import NoPoints
 from suites.queries import metric_queries
 
 MINUTE = 60_000
@@ -76,7 +77,7 @@ COLLIDING = [
 
 
 @dataclass
-class Index:
+class Index(NoPoints):
     """A list of segments."""
 
     all: Sequence[Segment]

@@ -43,6 +43,7 @@ from lakerunner.query.worker import QueryWorker
 from query.grep_language import Grep, GrepApi, compile_grep, parse
 from query.real_lake import RealLake
 from query.sample_lake import OWN, START
+from suites.no_points import NoPoints
 
 KEY = "of the cluster"
 NOW = START + 60 * MINUTE_NS
@@ -57,7 +58,7 @@ LINES = [  # (minute, line) of each segment; one has the only needle
 
 
 @dataclass
-class Index:
+class Index(NoPoints):
     all: Sequence[Segment]
 
     @property

@@ -41,10 +41,14 @@ from servers.lake import LAKERUNNER, clean_environment, wait_until
 from servers.postgres import drop_database, fresh_database
 from servers.seaweedfs import S3Server
 from suites.checked import ORG, CheckedLake, checked_lake, logs_of, points_of, spans_of
+from suites.rules import ERRORS
 
 RAW = "otel-raw/default/edge/"
 KEYS = [RAW + name for name in ("logs_done.binpb", "logs_waiting.binpb", "logs_new.binpb")]
-TABLES = ("organizations", "api_keys", "segments", "column_sets", "source_objects", "outbox", "retention", "migrations")
+TABLES = (
+    *("organizations", "api_keys", "segments", "column_sets", "source_objects", "outbox", "retention", "migrations"),
+    *("metric_rules", "rule_sets"),
+)
 
 
 @pytest.fixture
@@ -125,6 +129,10 @@ def listed_anew(settings: Settings, store: ObjectStore) -> list[str]:
 
 def test_a_restored_lake_is_the_same_lake(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     secret = lake.index.keys.create(ORG.id, "shop", frozenset({Role.READ}))
+    version = lake.index.metric_rules.put(ORG.id, ERRORS)
+    with lake.index.pool.connection() as connection:
+        connection.execute("INSERT INTO lrdb.rule_sets VALUES (7, %s)", [[version.id]])
+        connection.execute("UPDATE lrdb.segments SET rule_set = 7 WHERE signal = 'logs'")
     made = back_up(lake, place)
     assert (made.files, made.raw_objects, made.lost, made.bucket) == (7, 3, 0, "local")
     after = source_at(lake.store, KEYS[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from uuid import UUID
 
 import pytest
@@ -12,8 +13,11 @@ from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
+from lakerunner.pipeline.compact import Outcome
+from lakerunner.services.compact import Compaction
 from lakerunner.services.tending import Overdue, ReminderLog, remind_merges
-from suites.tending_lake import ACME, OTHER, Lake, segment
+from suites.rules import rule
+from suites.tending_lake import ACME, ADDRESS, LIMITS, MERGE, OTHER, Lake, merged, segment
 
 TOPIC = compact_boxes("logs")
 
@@ -87,6 +91,58 @@ def test_neighbours_between_come_along_and_those_that_cannot_cut_the_box(tended:
     assert tended.levels() == [(1, 3), (1, 2), (0, 1), (1, 2)]
     assert between.id not in {one.id for one in tended.live()}
     assert full.id in {one.id for one in tended.live()}
+
+
+def test_segments_that_other_rules_cover_are_not_merged_until_those_have_ended(tended: Lake) -> None:
+    first, second = (tended.index.metric_rules.put(ACME.id, rule(name)).id for name in ("a", "b"))
+    sets = [(first,), (first,), (first, second), (first, second), (), ()]
+    made = tended.commit(*(segment(f"s{place}", rule_set=rules) for place, rules in enumerate(sets)))
+    worker = tended.compaction()
+    tended.box(*made)
+    worker.step()
+    assert [(one.rows, one.rule_set) for one in tended.live()] == [(2, (first,)), (2, (first, second)), (2, ())]
+    tended.index.metric_rules.drop(ACME.id, "b")
+    tended.box(*tended.live(), level=1)
+    worker.step()
+    assert [(one.rows, one.rule_set) for one in tended.live()] == [(4, (first,)), (2, ())]
+    tended.index.metric_rules.drop(ACME.id, "a")
+    more = tended.commit(segment("again", level=1))
+    tended.box(*tended.live()[1:], *more, level=1)
+    worker.step()
+    assert [(one.rows, one.rule_set) for one in tended.live()] == [(4, (first,)), (3, ())]
+
+
+def test_a_rule_that_is_paused_or_disabled_covers_all_the_same(tended: Lake) -> None:
+    made = tended.index.metric_rules.put(ACME.id, rule("a"))
+    tended.index.metric_rules.pause(made.id, "too many series")
+    several(tended, 2, rule_set=(made.id,))
+    worker = tended.compaction()
+    tended.box(*tended.live())
+    worker.step()
+    tended.index.metric_rules.set_enabled(ACME.id, "a", False)
+    several_more = tended.commit(*(segment(f"more{number}", rule_set=(made.id,)) for number in range(2)))
+    tended.box(*several_more)
+    worker.step()
+    assert [(one.rows, one.rule_set) for one in tended.live()] == [(2, (made.id,)), (2, (made.id,))]
+
+
+def test_a_merge_commits_what_it_takes_back(tended: Lake) -> None:
+    """The book has the rules that cover the segments; parts are committed and rolled up with the merged segment."""
+    covering = tended.index.metric_rules.put(ACME.id, rule("a"))
+    tended.index.metric_rules.put(ACME.id, rule("b"))
+    several(tended, 2, rule_set=(covering.id,))
+    kind = Compaction(tended.index, nullcontext, ADDRESS, MERGE, LIMITS)  # type: ignore[arg-type]
+    first = tended.live()[0]
+    ids = tuple(one.id for one in tended.live())
+    (work,) = kind.plan(CompactBox(ACME.id, first.collector, first.signal, first.frequency_ms, 0, ids))
+    assert work.book.versions == (covering,)
+    taken = segment("taken", signal="metrics", collector=covering.collector)
+    kind.commit(work, Outcome((merged(work),), parts=(taken,)))
+    assert [(one.rows, one.rule_set) for one in tended.live()] == [(2, (covering.id,))]
+    assert [one.id for one in tended.live("metrics")] == [taken.id]
+    tended.relay()
+    (told,) = tended.left("boxer.metrics.rollup", "boxer")
+    assert (told.collector, [one.id for one in told.segments]) == (covering.collector, [taken.id])  # type: ignore[union-attr]
 
 
 def test_a_crowd_of_small_ones_between_is_left_to_its_own_merges(tended: Lake) -> None:

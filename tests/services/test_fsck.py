@@ -329,6 +329,14 @@ def test_rows_delivered_twice_are_a_note(lake: CheckedLake, monkeypatch: pytest.
     assert said["looked_at"]["hours compared"] == 2
 
 
+def test_equal_parts_of_rules_are_not_doubles(lake: CheckedLake) -> None:
+    for _ in range(2):
+        lake.add("metrics", points_of(1, 2), collector="_errors.1")
+    code, said = lake.fsck(deep=True)
+    assert (code, said["findings"]) == (0, [])
+    assert said["looked_at"]["hours with overlapping segments"] == 0
+
+
 def test_logs_are_compared_by_their_delivery(lake: CheckedLake) -> None:
     lake.add("logs", logs_of("same", "twice"))
     lake.add("logs", logs_of("same"))  # an equal row of another delivery

@@ -7,7 +7,7 @@ import json
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
@@ -23,6 +23,7 @@ from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, in
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import Rejects, Route, SourceObject, SourceState
 from lakerunner.model.time import HOUR_NS, TimeRange
@@ -37,12 +38,15 @@ from servers.memory_bus import MemoryBus
 from servers.postgres import empty_index
 from servers.spark import spark_session
 from suites.requests import TIME_NS, request_of
+from suites.rule_values import Added, added_parts
+from suites.rules import rule
 
 pytestmark = pytest.mark.slow
 
 ORGANIZATION = DEFAULT_ORGANIZATION
 LIMITS = IngestLimits(object_max_bytes=16 << 20, task_max_bytes=8 << 20)
 ALWAYS = TimeRange(0, 1 << 62)
+BUCKET_NS = 10 * 10**9
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +111,9 @@ class Lake:
             data = io.BytesIO(self.store.get(segment.path, max_bytes=1 << 30))
             found.update(pq.read_table(data, columns=["message"])["message"].to_pylist())
         return found
+
+    def parts(self, segments: Sequence[Segment]) -> Added:
+        return added_parts(segments, lambda path: bytes(self.store.get(path, max_bytes=1 << 24)))
 
     def unfinished(self) -> int:
         return self.index.sources.counts()[SourceState.SEEN]
@@ -220,12 +227,14 @@ def test_rejects_and_a_wrong_signal_count_once_however_often_workers_die(
 
 @pytest.mark.parametrize(
     "failpoint",
-    ["before-read:2", *(f"{moment}-put:{number}" for number in (1, 2, 3, 4) for moment in ("before", "after"))],
+    ["before-read:2", *(f"{moment}-put:{number}" for number in (1, 3, 4, 5, 10) for moment in ("before", "after"))],
 )
 def test_what_a_dead_worker_left_is_made_again_as_it_was(
     lake: Lake, spark: SparkSession, address: StoreAddress, failpoint: str
 ) -> None:
-    """Two segments, as the lines are of two hours, each with a file beside it. Another process finishes the box."""
+    """Two segments, as the lines are of two hours, each with two files beside it; and of each the parts of a rule, with
+    one file. Another process finishes the box."""
+    counted = lake.index.metric_rules.put(ORGANIZATION.id, rule("lines", selector='{service_name="cart"}'))
     expected = [f"line {number}" for number in range(6)]
     sources = [
         lake.announce("early", *expected[:3]),
@@ -242,13 +251,40 @@ def test_what_a_dead_worker_left_is_made_again_as_it_was(
     lives.close()
     assert lake.rows() == Counter(expected)
     segments = lake.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS).segments
-    assert len(segments) == 2
+    assert [segment.rule_set for segment in segments] == [(counted.id,)] * 2
+    made = lake.index.segments.pick(ORGANIZATION.id, "metrics", ALWAYS).segments
+    ends = [-(-time // BUCKET_NS) * 10 for time in (TIME_NS, TIME_NS + HOUR_NS)]
+    labels = (("service_name", "cart"),)
+    assert lake.parts(made) == {(counted.collector, labels, end): (3, 3.0) for end in ends}
     paths = {
         path
-        for segment in segments
+        for segment in (*segments, *made)
         for path in (segment.path, *map(segment.side_path, segment.statistics["side_bytes"]))
     }
     assert {meta.key for meta in lake.store.list("db/")} == paths
+
+
+def test_a_rule_that_makes_too_many_series_is_paused_and_the_lines_are_ingested(
+    lake: Lake, spark: SparkSession, address: StoreAddress, said: io.StringIO
+) -> None:
+    counted = partial(REGISTRY.get_sample_value, "lakerunner_rule_rows_total", {"rule": "many", "state": "matched"})
+    before = counted() or 0
+    many = rule("many", selector='{service_name="cart"}', dimensions=("number",), max_series=2)
+    version = lake.index.metric_rules.put(ORGANIZATION.id, many)
+    worker = Ingest(LOGS, lake.bus, parts(lake, spark, address))
+    for number, messages in enumerate((["a", "b"], ["c", "d", "e"], ["f"])):
+        lake.box(lake.announce(f"box-{number}", *messages))
+        worker.step()
+    worker.close()
+    assert lake.rows() == Counter("abcdef")
+    segments = lake.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS).segments
+    assert {segment.rows: segment.rule_set for segment in segments} == {2: (version.id,), 3: (), 1: ()}
+    made = lake.index.segments.pick(ORGANIZATION.id, "metrics", ALWAYS).segments
+    assert sum(count for count, _ in lake.parts(made).values()) == 2
+    assert (counted() or 0) - before >= 2
+    paused = lake.index.metric_rules.find(ORGANIZATION.id, "many").paused
+    assert paused.startswith("more than 2 series in one segment")
+    assert said.getvalue().count('"rule paused"') == 1
 
 
 def test_what_was_set_aside_can_be_tried_again(lake: Lake, spark: SparkSession, address: StoreAddress) -> None:

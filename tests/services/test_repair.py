@@ -20,14 +20,17 @@ from lakerunner.model.retention_policy import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceState
-from lakerunner.model.time import HOUR_NS
+from lakerunner.model.time import ALL_TIME, HOUR_NS
 from lakerunner.objects.open import StoreAddress, shared_store
+from lakerunner.pipeline.part_segments import RuleBook
 from lakerunner.services.repair import mend as mending
 from servers.lake import LAKERUNNER, clean_environment
 from suites.checked import ORG, START, START_NS, checked_lake, logs_of, points_of, spans_of
 from suites.repaired import RawLake
+from suites.rules import rule
 
 TABLES = ("logs", "metrics", "spans")
+ALL = '{service_name=~".+"}'
 
 
 @pytest.fixture
@@ -236,6 +239,70 @@ def test_nothing_is_changed_where_nothing_is_left(lake: RawLake) -> None:
         f"raw object {gone}: it is gone: deleted, or past raw_retention"
     )
     assert [one.id for one in lake.live("logs")] == [lost.id]
+
+
+def covered_lake(lake: RawLake, *names: str) -> RuleBook:
+    """Rules over all lines, stored in the index."""
+    return RuleBook(tuple(lake.lake.index.metric_rules.put(ORG.id, rule(name, selector=ALL)) for name in names))
+
+
+def covering(lake: RawLake) -> list[tuple[int, ...]]:
+    return [one.rule_set for one in lake.live("logs")]
+
+
+def test_rows_that_are_all_restored_are_covered_as_before(lake: RawLake) -> None:
+    book = covered_lake(lake, "a", "b")
+    ids = tuple(version.id for version in book.versions)
+    (lost,) = lake.ingest("logs", logs_of("a", "b"), logs_of("c"), book=book)
+    lake.ingest("logs", logs_of("d"), book=book)
+    lake.lose(lost)
+    assert lake.repair()[0] == 0
+    assert covering(lake) == [ids, ids]
+    assert [one.id for one in lake.lake.index.metric_rules.current(ORG.id)] == list(ids)
+    (side,) = [one for one in lake.live("logs") if one.rows == 1]
+    lake.lake.path(side.side_path("text.bin")).unlink()
+    assert lake.repair()[0] == 0
+    assert covering(lake) == [ids, ids]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_where_rows_stay_lost_new_versions_of_their_rules_begin(lake: RawLake, dry_run: bool) -> None:
+    book = covered_lake(lake, "a", "b")
+    old, other = book.versions
+    (lost,) = lake.ingest("logs", logs_of("a", "b"), logs_of("c"), book=RuleBook((old,)))
+    lake.ingest("logs", logs_of("d"), book=book)
+    lake.lose(lost)
+    lake.lake.path(lake.raw_keys()[1]).unlink()
+    _, lines = lake.repair(dry_run=dry_run)
+    current = lake.lake.index.metric_rules.current(ORG.id)
+    if dry_run:
+        assert "; would begin new versions of the rules that covered them; 1 row lost: " in lines[0]
+        assert current == [old, other]
+        return
+    assert "restored 2 of 3 rows from 1 raw object; new versions of the rules that covered them: a; " in lines[0]
+    assert [(one.rule, one.version) for one in current] == [(old.rule, 2), (other.rule, 1)]
+    assert covering(lake) == [(), (old.id, other.id)]
+
+
+def test_lost_segments_of_different_rules_begin_them_anew(lake: RawLake) -> None:
+    """Their rows may have changed places: one merged segment and one fresh one of the same hour."""
+    book = covered_lake(lake, "a")
+    first = lake.ingest("logs", logs_of("a", "b"), book=book)
+    lake.lose(*first, *lake.ingest("logs", logs_of("c")))
+    assert lake.repair()[0] == 0
+    (renewed,) = lake.lake.index.metric_rules.current(ORG.id)
+    assert (renewed.rule, renewed.version) == (book.versions[0].rule, 2)
+    assert covering(lake) == [(), ()]
+
+
+def test_parts_of_a_rule_are_not_made_again(lake: RawLake) -> None:
+    book = covered_lake(lake, "a")
+    lake.ingest("logs", logs_of("a", "b"), book=book)
+    (made,) = lake.lake.index.segments.pick(ORG.id, "metrics", ALL_TIME).segments
+    lake.lose(made)
+    code, lines = lake.repair()
+    assert code == 1
+    assert lines[0].endswith("not repaired: a rule made it: drop the rule and add it again")
 
 
 def test_the_sound_part_of_a_damaged_file_is_kept(lake: RawLake) -> None:

@@ -143,7 +143,8 @@ def test_a_row_whose_files_are_gone_goes_quietly(lake: SweptLake, address: Store
 
 def test_orphans_go_when_they_are_old_and_nobody_else(lake: SweptLake, address: StoreAddress) -> None:
     live = lake.segment("live")
-    old = {lake.orphan(f"old {place}", NOW_NS - GRACE_NS) for place in range(5)}
+    old = {lake.orphan(f"old {place}", NOW_NS - GRACE_NS) for place in range(4)}
+    old.add(lake.orphan("of a rule", NOW_NS - GRACE_NS, collector="_errors.1"))
     young = lake.orphan("young", NOW_NS - GRACE_NS + 1)
     strays = {
         lake.put(f"db/{ACME.id}/c/20251124/logs/10/notes.txt"),

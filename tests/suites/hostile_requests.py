@@ -10,7 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from lakerunner.model.metric_rules.metric_rule import MetricRule
 from suites.requests import request_of
+from suites.rules import rule
 from suites.tenants import DAY, ROLES, SHARED_KEY, Tenant
 
 HOSTILE = ("' OR '1'='1", "x' UNION ALL SELECT * FROM logs --", "%", "", ".*", "*", "${x}", "../..", "\0", "ключ")
@@ -45,7 +47,7 @@ def requests_about(other: Tenant, own: Tenant) -> st.SearchStrategy[Sent]:
     words = st.sampled_from(sorted(other.markers)) | st.sampled_from(sorted(own.markers)) | st.sampled_from(HOSTILE)
     sql, native, promql = _sql(words, other), _tags(words), _promql(words)
     kinds = [sql, sql, sql, native, native, promql, promql, promql]
-    kinds += [_keys(other), _objects(words), _doors(other, own), _damaged(words)]
+    kinds += [_keys(other), _rules(other), _objects(words), _doors(other, own), _damaged(words)]
     drawn = st.sampled_from(kinds).flatmap(lambda kind: kind)
     return st.builds(lambda sent, more: replace(sent, headers=more | sent.headers), drawn, _headers(other))
 
@@ -253,6 +255,25 @@ def _keys(other: Tenant) -> st.SearchStrategy[Sent]:
     )
 
 
+def _rules(other: Tenant) -> st.SearchStrategy[Sent]:
+    """Rules by the names of the other's, which make its metrics."""
+    root = "/api/v1/rules/materialization"
+    theirs = [other.word(what).replace(".", "_") for what in ("metric", "made")]
+    made = st.sampled_from([*theirs, "served", "new"])
+    drawn = st.builds(rule, st.sampled_from(["a", "b", other.word("rule")]), metric=made).map(MetricRule.to_json)
+    paths = st.sampled_from([other.word("rule"), "a", "%27%20OR%201%3D1%20--"]).map(lambda name: f"{root}/{name}")
+    return st.one_of(
+        st.just(Sent("GET", root)),
+        drawn.map(lambda body: Sent("PUT", f"{root}/{body['name']}", body)),
+        st.lists(drawn, max_size=3).map(
+            lambda bodies: Sent("POST", f"{root}/apply", {"rules": bodies}, query={"dry_run": "true"})
+        ),
+        paths.map(lambda path: Sent("GET", path)),
+        paths.map(lambda path: Sent("DELETE", path)),
+        paths.map(lambda path: Sent("POST", f"{path}/disable")),
+    )
+
+
 def _objects(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
     states = st.sampled_from(["failed", "done", "seen"]) | words
     keyed = st.fixed_dictionaries({"key": words}, optional={"org": words})
@@ -283,6 +304,7 @@ def _doors(other: Tenant, own: Tenant) -> st.SearchStrategy[Sent]:
 
 def _damaged(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
     paths = ["/api/v1/sql", "/api/v1/logs/tags", "/api/v1/metrics/metadata", "/api/v1/keys", "/api/v1/events/s3"]
+    paths += ["/api/v1/rules/materialization/a", "/api/v1/rules/materialization/apply"]
     paths += ["/v1/logs", "/v1/traces", "/loki/api/v1/push", "/api/v1/write", "/api/v1/nothing"]
     text = words.map(lambda word: json.dumps({"query": f"SELECT {_literal(word)}", "q": "{", "s": word}).encode())
     cut = st.builds(lambda data, at: data[: len(data) * at // 100], text, st.integers(0, 99))

@@ -22,6 +22,7 @@ from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
 from lakerunner.pipeline.ingest import IngestLimits, ingest_group
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
 from lakerunner.query.contract.failures import Limits
 from lakerunner.query.row_text import json_rows
@@ -54,8 +55,10 @@ class RawLake:
         organization: UUID = ORG.id,
         collector: str = "edge",
         tasks: int = 1,
+        book: RuleBook = NO_RULES,
     ) -> tuple[Segment, ...]:
-        """Commit one box of these raw objects; `tasks` share them, each makes segments of its own."""
+        """Commit one box of these raw objects; `tasks` share them, each makes segments of its own, and the rules of the
+        book their parts."""
         sources = []
         for data in datas:
             self.number += 1
@@ -68,7 +71,7 @@ class RawLake:
         index.sources.announce([Arrival(one, organization, collector, signal, "t", b"") for one in sources])
         self.lake.sql("DELETE FROM lrdb.outbox")
         results = [
-            ingest_group(box, self.address, INGEST)
+            ingest_group(box, self.address, INGEST, book=book)
             for box in (
                 IngestBox(organization, collector, signal, tuple(sources[task::tasks])) for task in range(tasks)
             )
@@ -78,6 +81,7 @@ class RawLake:
             tuple(source for one in results for source in one.done),
             tuple(failure for one in results for failure in one.failed),
             findings=tuple(found for one in results for found in one.findings),
+            parts=tuple(part for one in results for part in one.parts),
         )
         assert whole.failed == ()
         index.commit(whole)

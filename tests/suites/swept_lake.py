@@ -70,8 +70,10 @@ class SweptLake:
             os.utime(path, ns=(modified_ns, modified_ns))
         return key
 
-    def orphan(self, name: str, modified_ns: int = LONG_AGO_NS, organization: UUID = ACME.id) -> str:
-        key = f"db/{organization}/c/20251124/logs/10/tbl_{segment_id('orphan', name)}.parquet"
+    def orphan(
+        self, name: str, modified_ns: int = LONG_AGO_NS, organization: UUID = ACME.id, collector: str = "c"
+    ) -> str:
+        key = f"db/{organization}/{collector}/20251124/logs/10/tbl_{segment_id('orphan', name)}.parquet"
         return self.put(key, b"orphan", modified_ns)
 
     def objects(self) -> set[str]:

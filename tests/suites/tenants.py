@@ -33,11 +33,12 @@ from lakerunner.services.runtime import Runtime
 from lakerunner.settings import load_settings
 from query.sample_lake import HOUR, START, Elsewhere
 from servers.postgres import drop_database, fresh_database
+from suites.rules import rule
 
 DAY = {"s": "2023-12-31T00:00:00Z", "e": "2024-01-02T00:00:00Z"}
 ROLES = {"admin": Role.ADMIN, "reader": Role.READ, "writer": Role.WRITE}
 _OF_DATA = ("svc", "pod", "podval", "scope", "msg", "key", "val", "tier", "metric", "unit", "about", "span")
-_OF_LAKE = ("org", "edge", "etag", "reason", *ROLES)
+_OF_LAKE = ("org", "edge", "etag", "reason", "rule", "made", *ROLES)
 SHARED_KEY = "grafana"  # a name that every tenant has a key of
 
 
@@ -203,6 +204,10 @@ def _settled(parts: Parts, tenant: Tenant) -> dict[tuple[str, str], str]:
     parts.index.commit(Commit(segments, tuple(tenant.raw(signal, 0).source for signal in SIGNALS), ()))
     failed = replace(tenant.raw("logs", 1).source, bucket=parts.store.bucket)
     parts.index.sources.set_aside(failed, tenant.word("reason"), organization.id, tenant.collector, "logs")
+    made = tenant.word("made").replace(".", "_")
+    parts.index.metric_rules.put(
+        organization.id, rule(tenant.word("rule"), metric=made, description=tenant.word("made"))
+    )
     names = {tenant.word(name): role for name, role in ROLES.items()} | {SHARED_KEY: Role.READ}
     create = parts.index.keys.create
     return {(tenant.name, name): create(organization.id, name, frozenset({role})) for name, role in names.items()}

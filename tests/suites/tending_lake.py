@@ -94,6 +94,7 @@ def merged(work: CompactWork) -> Segment:
         bytes=sum(one.bytes for one in work.segments),
         ingested=max(one.ingested for one in work.segments),
         rolled=first.rolled,
+        rule_set=first.rule_set,
     )
 
 

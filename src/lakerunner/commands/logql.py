@@ -46,6 +46,9 @@ from lakerunner.commands.options import EPILOG, client_of, connection_options, q
 )
 @click.option("--at", metavar="TIME", help="Evaluate a metric query at this time only, and show a table.")
 @click.option("--tail", "follow", is_flag=True, help="Show the last lines, then new ones as they come, until Ctrl-C.")
+@click.option("--plan", is_flag=True, help="Show what workers would do and read, without running the query.")
+@click.option("--analyze", is_flag=True, help="Run the query and show its plan and what it took.")
+@click.option("--raw", is_flag=True, help="Read lines only, not metrics that rules made of them, to compare.")
 @click.option("--no-labels", is_flag=True, help="Show lines without their labels.")
 def logql(query: str, **options: Any) -> None:
     """Run a LogQL query and show its lines, newest first; a metric query is plotted.
@@ -81,6 +84,8 @@ def logql(query: str, **options: Any) -> None:
         labels=not options["no_labels"],
         before=max(options["before"] or 0, options["around"] or 0),
         after=max(options["after"] or 0, options["around"] or 0),
+        explain="analyze" if options["analyze"] else "plan" if options["plan"] else "",
+        materialized=not options["raw"],
     )
     if options["follow"]:
         from lakerunner.commands.terminal.follow_lines import follow_lines

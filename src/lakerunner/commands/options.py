@@ -39,6 +39,12 @@ def connection_options(run: Callable[..., None]) -> Callable[..., None]:
     return home_option(url_option(key_option(run)))
 
 
+def organization_options(run: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name an organization of a lake."""
+    org = click.option("--org", default="default", show_default=True, help="Organization, by id or name.")
+    return org(home_option(run))
+
+
 partial_option = click.option(
     "--partial", is_flag=True, help="Answer with the data that can be read, list what cannot be read, and exit with 3."
 )

@@ -118,6 +118,14 @@ rollup = _service(
     LAKERUNNER_WORK_MAX_ATTEMPTS times, then set aside: `lakerunner work` lists it.
     """,
 )
+materialize = _service(
+    "materialize",
+    """Evaluate rules over stored segments, newest first, one Spark task per segment: the history of rules.
+
+    `lakerunner rules backfill` says which rules have one. LAKERUNNER_MATERIALIZE_ROWS_PER_SECOND limits the rate. A
+    segment that cannot be read is set aside: `lakerunner work` lists it.
+    """,
+)
 sweeper = _service(
     "sweeper",
     """Delete expired data: rows past their retention, files of replaced segments, files of work that was aborted.

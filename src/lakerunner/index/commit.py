@@ -2,7 +2,10 @@
 
 What always holds: every source of a commit was `seen`, and its row is locked while the commit runs. So of two workers
 that did the same or overlapping work exactly one commits; the other gets Conflict and nothing of it remains. Locks are
-taken in one order (sources, replaced segments, column sets, new segments), so commits do not deadlock.
+taken in one order (sources, replaced segments, rules, covered segments, column sets, rule sets, new segments), so
+commits do not deadlock.
+Segments come with the parts that rules make of them, so for each rule version and bucket the live parts are those of
+the live segments that it covers (docs/decisions/0030).
 """
 
 from __future__ import annotations
@@ -34,13 +37,28 @@ class Basis:
 
 
 @dataclass(frozen=True)
+class Covering:
+    """A live segment with the rule set with which it was read, and the versions that cover it too from now on."""
+
+    segment: Segment
+    added: tuple[int, ...]
+
+    @property
+    def rule_set(self) -> tuple[int, ...]:
+        """The rule set with these versions."""
+        return tuple(sorted({*self.segment.rule_set, *self.added}))
+
+
+@dataclass(frozen=True)
 class Commit:
     """The result of a job, all of one organization. `failed` pairs a source with its reason; `messages` are (topic,
     payload). `findings` belong to sources that are done: with a rejected line they are partial. `rerouted` stay seen
     and are requested again for another signal. `rolled` are segments whose rows the new buckets hold, `basis` all that
     these were made of; `rolled_of` is their organization, as there may be no bucket. `contiguous`: the replaced
     segments must be neighbours in the order of `ingested`. `repaired`: the replaced ones were lost, and the new ones
-    get their creation time."""
+    get their creation time. `parts` are segments of what rules make of the new and the covered segments, or take back
+    for rows that the replaced ones held twice; they replace nothing. `covered` are stored segments that rules cover
+    now."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -54,12 +72,17 @@ class Commit:
     repaired: bool = False
     findings: tuple[tuple[SourceObject, Findings], ...] = ()
     rerouted: tuple[Arrival, ...] = ()
+    parts: tuple[Segment, ...] = ()
+    covered: tuple[Covering, ...] = ()
 
     def __post_init__(self) -> None:
-        if len({segment.organization for segment in self.segments}) > 1:
+        stored = (one.segment for one in self.covered)
+        if len({segment.organization for segment in (*self.segments, *self.parts, *stored)}) > 1:
             raise ValueError("a commit holds segments of one organization")
         if self.replaced and not self.segments:
             raise ValueError("segments are replaced by segments, not by nothing")
+        if self.parts and not self.segments and not self.covered:
+            raise ValueError("parts come with the segments that they were made of")
         if len({source.identity for source in self.sources}) < len(self.sources):
             raise ValueError("a commit names a source once, as done, failed or rerouted")
 
@@ -70,7 +93,8 @@ class Commit:
     @property
     def organization(self) -> UUID | None:
         """The organization, None if the commit has no segments."""
-        return self.segments[0].organization if self.segments else self.rolled_of
+        named = (*self.segments, *(one.segment for one in self.covered))
+        return named[0].organization if named else self.rolled_of
 
 
 def write_commit(transaction: Transaction, commit: Commit) -> None:
@@ -83,7 +107,9 @@ def write_commit(transaction: Transaction, commit: Commit) -> None:
             _check_contiguous(transaction, commit.organization, commit.replaced)
         _replace_segments(transaction, commit.organization, commit.replaced)
         _mark_rolled(transaction, commit.organization, commit.rolled)
-        _insert_segments(transaction, commit.segments, commit.replaced)
+        _lock_covered(transaction, commit.organization, commit.covered)
+        _insert_segments(transaction, commit)
+        _grow_rule_sets(transaction, commit.covered)
         if commit.repaired:
             _keep_creation_times(transaction, commit.segments, commit.replaced)
     _finish_sources(transaction, commit, ids)
@@ -152,16 +178,43 @@ def _end_state(found: Findings, reason: str | None) -> SourceState:
     return SourceState.PARTIAL if found.rejects else SourceState.DONE
 
 
-def _insert_segments(transaction: Transaction, segments: Iterable[Segment], inputs: Iterable[UUID] = ()) -> None:
-    """Insert the segments, which replace `inputs`. Conflict if one of the ids exists, live or replaced."""
-    new = sorted(segments, key=lambda segment: segment.id)
+def _insert_segments(transaction: Transaction, commit: Commit) -> None:
+    """Insert the new segments and their parts. Conflict if one of the ids exists, live or replaced."""
+    new = sorted((*commit.segments, *commit.parts), key=lambda segment: segment.id)
+    columns = {_column_set_id(one.columns): _column_set(one.columns) for one in new}
+    if columns:
+        transaction.run("segments.insert_column_sets", {"ids": list(columns), "columns": list(columns.values())})
+    sets = {one.rule_set for one in new} | {one.rule_set for one in commit.covered}
+    rules = {_rule_set_id(one): _rule_set(one) for one in sets if one}
+    if rules:
+        transaction.run("segments.insert_rule_sets", {"ids": list(rules), "rules": list(rules.values())})
     if not new:
         return
-    sets = {_column_set_id(segment.columns): _column_set(segment.columns) for segment in new}
-    transaction.run("segments.insert_column_sets", {"ids": list(sets), "columns": list(sets.values())})
-    replaced = {"inputs": sorted(inputs) or None}
-    if transaction.run_each("segments.insert", [_segment_values(segment) | replaced for segment in new]) < len(new):
+    parts, inputs = {one.id for one in commit.parts}, sorted(commit.replaced) or None
+    values = [_segment_values(one) | {"inputs": None if one.id in parts else inputs} for one in new]
+    if transaction.run_each("segments.insert", values) < len(new):
         raise Conflict(f"a segment of this work is already in the index: one of {_list_ids(s.id for s in new)}")
+
+
+def _lock_covered(transaction: Transaction, organization: UUID, covered: Sequence[Covering]) -> None:
+    """Lock the segments that rules cover from now on, and these versions. Conflict if a segment was replaced, or is
+    covered by others than when it was read, or a version has ended: its parts would be wrong, or useless."""
+    added = {id_ for one in covered for id_ in one.added}
+    if not added:
+        return
+    named = {"organization": organization, "ids": sorted(added)}
+    if {id_ for (id_,) in transaction.rows("rule_history.lock_versions", named)} != added:
+        raise Conflict("a version of a rule has ended meanwhile")
+    before = {one.segment.id: _rule_set_id(one.segment.rule_set) for one in covered}
+    ids = {"organization": organization, "ids": sorted(before)}
+    if dict(transaction.rows("rule_history.lock_segments", ids)) != before:
+        raise Conflict(f"a segment to cover is no longer live, or others cover it now: one of {_list_ids(before)}")
+
+
+def _grow_rule_sets(transaction: Transaction, covered: Sequence[Covering]) -> None:
+    values = [{"id": one.segment.id, "rule_set": _rule_set_id(one.rule_set)} for one in covered if one.added]
+    if values:
+        transaction.run_each("rule_history.grow", values)
 
 
 def _replace_segments(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
@@ -212,6 +265,15 @@ def _column_set(columns: tuple[Column, ...]) -> str:
     return json.dumps([[column.name, column.type] for column in columns], separators=(",", ":"))
 
 
+def _rule_set_id(rules: tuple[int, ...]) -> int | None:
+    return digest64(*map(str, rules)) if rules else None
+
+
+def _rule_set(rules: tuple[int, ...]) -> str:
+    """Return the versions as the text of an array: unnest would take an array of arrays apart."""
+    return f"{{{','.join(map(str, rules))}}}"
+
+
 def _segment_values(segment: Segment) -> dict[str, Any]:
     return {
         "id": segment.id,
@@ -230,6 +292,7 @@ def _segment_values(segment: Segment) -> dict[str, Any]:
         "fingerprints": list(segment.fingerprints),
         "ingested": segment.ingested,
         "rolled": segment.rolled,
+        "rule_set": _rule_set_id(segment.rule_set),
     }
 
 

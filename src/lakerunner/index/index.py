@@ -20,9 +20,11 @@ from lakerunner.index.commit import Commit, write_commit
 from lakerunner.index.commits import Commits
 from lakerunner.index.database import Connection, Database, load_queries
 from lakerunner.index.inspect import Inspect
+from lakerunner.index.metric_rules import MetricRules
 from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations, Retentions
 from lakerunner.index.pushes import Pushes
+from lakerunner.index.rule_history import RuleHistory
 from lakerunner.index.segments import Segments
 from lakerunner.index.snapshot import RestoreTarget, Snapshot, snapshot
 from lakerunner.index.sources import Sources
@@ -81,8 +83,10 @@ class Index:
         self._database = database
         self.organizations = Organizations(database)
         self.keys = Keys(database)
+        self.metric_rules = MetricRules(database)
         self.sources = Sources(database)
         self.segments = Segments(database)
+        self.rule_history = RuleHistory(database, self.segments)
         self.commits = Commits(database, self.segments)
         self.tending = Tending(database, self.segments)
         self.pushes = Pushes(database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database
@@ -48,13 +49,23 @@ class Organizations:
     def stream_rules(self, organization: UUID) -> StreamRules:
         """Return the rules for its log streams; Loki's for an organization without its own, or an unknown one."""
         rows = self._database.rows("organizations.stream_rules", {"id": organization})
-        return StreamRules.from_json(rows[0][0]) if rows and rows[0][0] is not None else DEFAULT_RULES
+        return _parse_stream_rules(rows[0][0]) if rows else DEFAULT_RULES
 
     def set_stream_rules(self, organization: UUID, rules: StreamRules | None) -> None:
-        """Set the rules for its log streams; None: Loki's again."""
+        """Set the rules for its log streams; None: Loki's again. Where they differ from those before, labels of lines
+        change, and so what rules make of them (docs/decisions/0030): new versions of these begin."""
         stored = None if rules is None else json.dumps(rules.to_json())
-        if not self._database.run("organizations.set_stream_rules", {"id": organization, "rules": stored}):
-            raise NotFound(f"organization {organization} not found")
+        with self._database.transaction() as transaction:
+            before = transaction.rows("organizations.lock_stream_rules", {"id": organization})
+            if not before:
+                raise NotFound(f"organization {organization} not found")
+            if _parse_stream_rules(before[0][0]) != (rules or DEFAULT_RULES):
+                transaction.rows("metric_rules.renew", {"organization": organization, "ids": [], "signal": "logs"})
+            transaction.run("organizations.set_stream_rules", {"id": organization, "rules": stored})
+
+
+def _parse_stream_rules(stored: Any) -> StreamRules:
+    return DEFAULT_RULES if stored is None else StreamRules.from_json(stored)
 
 
 def _parse_id(text: str) -> UUID | None:

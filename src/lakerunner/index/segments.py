@@ -11,10 +11,10 @@ read nevertheless, never the other way round.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from lakerunner.index.database import Database, Rows, Transaction
@@ -22,7 +22,7 @@ from lakerunner.model.condition import Condition
 from lakerunner.model.segment import Column, Segment, SegmentPick, TierPick
 from lakerunner.model.tier import NOTHING_EXPIRED, RAW, TIERS, Expiry, Interval, Tiles, join_intervals, tile, window_end
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange
-from lakerunner.plan.scan import fingerprint_groups
+from lakerunner.plan.scan import Scan, fingerprint_groups
 
 _SETS_KEPT = 1000
 # Parameters of queries/segments.sql: at most four groups of fingerprints prune a query; more would not prune better.
@@ -42,7 +42,8 @@ class CollectorTier:
 class Segments:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._sets = _ColumnSets()
+        self._columns = _Sets("segments.column_sets", _read_columns)
+        self._rules = _Sets("segments.rule_sets", tuple)
 
     def pick(
         self,
@@ -69,6 +70,19 @@ class Segments:
             ids = transaction.rows("segments.committed_ids", {"organization": organization, "after": after})
         return picked.segments, frozenset(id_ for (id_,) in ids)
 
+    def pick_points(
+        self, organization: UUID, rows: Scan, points: Scan, collector: str
+    ) -> tuple[SegmentPick, SegmentPick]:
+        """Pick the segments of rows, and those of the points that a collector has of them, both of one moment: a commit
+        in between could show rows as covered without their points, or the other way round."""
+        with self._database.transaction() as transaction:
+            transaction.run("segments.one_snapshot")
+            of_rows, of_points = (
+                self._pick(transaction, organization, one.signal, one.time, one.conditions) for one in (rows, points)
+            )
+        own = tuple(one for one in of_points.segments if one.collector == collector)
+        return of_rows, replace(of_points, segments=own, considered=len(own))
+
     def _pick(
         self,
         transaction: Transaction,
@@ -89,10 +103,10 @@ class Segments:
         values |= dict.fromkeys(_WANTED) | {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
         rows = transaction.rows("segments.pick_pruned" if groups else "segments.pick", values)
         held = [row[2:] for row in rows if row[2] is not None]
-        sets = self._sets.load(transaction, {row[-1] for row in held})
+        segments = self._read(transaction, held)
         before_ns = {int(frequency): ns for frequency, ns in (rows[0][0] or {}).items()}
         expiry = find_expiry(transaction, values, before_ns, [(time.start_ns, time.end_ns)])
-        return SegmentPick(tuple(_read_segment(row, sets) for row in held), rows[0][1] if groups else len(held), expiry)
+        return SegmentPick(tuple(segments), rows[0][1] if groups else len(held), expiry)
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
@@ -104,9 +118,8 @@ class Segments:
         scope |= {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
         with self._database.transaction() as transaction:
             tiles, rows, considered, expiry = pick_tier_rows(transaction, scope, reach, tier)
-            sets = self._sets.load(transaction, {row[-1] for row in rows})
-        segments = {row[0]: row for row in rows}
-        return TierPick(tiles, tuple(_read_segment(row, sets) for row in segments.values()), considered, expiry)
+            segments = self._read(transaction, list({row[0]: row for row in rows}.values()))
+        return TierPick(tiles, tuple(segments), considered, expiry)
 
     def get(self, organization: UUID, ids: Iterable[UUID]) -> list[Segment]:
         """Return the organization's segments of these ids, ordered by start and id. Replaced ones too: a query that
@@ -121,40 +134,55 @@ class Segments:
     def query(self, query: str, values: Mapping[str, Any]) -> list[Segment]:
         """Return the segments that a named query selects; it has the same columns as `segments.get`."""
         with self._database.transaction() as transaction:
-            rows = transaction.rows(query, values)
-            sets = self._sets.load(transaction, {row[-1] for row in rows})
-        return [_read_segment(row, sets) for row in rows]
+            return self._read(transaction, transaction.rows(query, values))
+
+    def _read(self, transaction: Transaction, rows: Rows) -> list[Segment]:
+        """Return the segments of these rows, which end with the ids of their sets of rules and columns."""
+        rules = self._rules.load(transaction, {row[-2] for row in rows} - {None})
+        columns = self._columns.load(transaction, {row[-1] for row in rows})
+        return [_read_segment(row, rules, columns) for row in rows]
 
 
-class _ColumnSets:
-    """A cache of column sets, which never change and are shared by many segments; least recently used out. Safe to use
-    from many threads."""
+T = TypeVar("T")
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[int, tuple[Column, ...]] = OrderedDict()
+
+class _Sets(Generic[T]):
+    """A cache of sets that never change and are shared by many segments, by their ids; least recently used out. `query`
+    reads (id, content) and `read` makes a value of the content. Safe to use from many threads."""
+
+    def __init__(self, query: str, read: Callable[[Any], T]) -> None:
+        self._query = query
+        self._read = read
+        self._kept: OrderedDict[int, T] = OrderedDict()
         self._lock = Lock()
 
-    def load(self, transaction: Transaction, ids: set[int]) -> dict[int, tuple[Column, ...]]:
+    def load(self, transaction: Transaction, ids: set[int]) -> dict[int, T]:
         with self._lock:
             known = {id_: self._kept[id_] for id_ in ids if id_ in self._kept}
         new = list(ids - known.keys())
-        rows = transaction.rows("segments.column_sets", {"ids": new}) if new else []
-        read = {id_: tuple(Column(name, type_) for name, type_ in columns) for id_, columns in rows}
+        rows = transaction.rows(self._query, {"ids": new}) if new else []
+        read = {id_: self._read(content) for id_, content in rows}
         with self._lock:
-            for id_, columns in (known | read).items():
-                self._kept[id_] = columns
+            for id_, one in (known | read).items():
+                self._kept[id_] = one
                 self._kept.move_to_end(id_)
             while len(self._kept) > _SETS_KEPT:
                 self._kept.popitem(last=False)
         return known | read
 
 
-def _read_segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Segment:
+def _read_columns(content: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
+    return tuple(Column(name, type_) for name, type_ in content)
+
+
+def _read_segment(
+    row: tuple[Any, ...], rules: Mapping[int, tuple[int, ...]], columns: Mapping[int, tuple[Column, ...]]
+) -> Segment:
     """Return the segment of a row: its fields in their order, with two columns for its time."""
     *whose, start_ns, end_ns, rows, size, sort_version = row[:9]
-    frequency_ms, level, statistics, fingerprints, *rest, column_set = row[9:]
-    fields: list[Any] = [*whose, TimeRange(start_ns, end_ns), rows, size, sort_version, sets[column_set]]
-    fields += [frequency_ms, level, statistics, tuple(fingerprints), *rest]
+    frequency_ms, level, statistics, fingerprints, *rest, rule_set, column_set = row[9:]
+    fields: list[Any] = [*whose, TimeRange(start_ns, end_ns), rows, size, sort_version, columns[column_set]]
+    fields += [frequency_ms, level, statistics, tuple(fingerprints), *rest, rules.get(rule_set, ())]
     return Segment(*fields)
 
 

@@ -153,6 +153,7 @@ LOGS_TABLE = Table(
 )
 _BUCKETS = 'STRUCT("offset" INTEGER, counts UBIGINT[], float_counts DOUBLE[])'
 _BOUNDS = "histograms only: upper bounds of all buckets but the last, which ends at +Inf"
+_PARTS = "points of rules only, which add up"
 METRICS_TABLE = Table(
     METRICS,
     "one row for each data point",
@@ -189,6 +190,11 @@ METRICS_TABLE = Table(
         TableColumn("exemplar_trace", "VARCHAR", "trace id of the first exemplar", ColumnKind.HEX),
         _text("reset_hint", "Prometheus' native histograms only"),
         TableColumn("flags", "UINTEGER", "bit 0: no recorded value"),
+        TableColumn("chq_rollup_count", "BIGINT", f"{_PARTS}: rows, negative if they are taken back"),
+        TableColumn("chq_rollup_sum", "DOUBLE", f"{_PARTS}: sum of the values"),
+        TableColumn("chq_rollup_sum_error", "DOUBLE", f"{_PARTS}: what the sum lost by rounding"),
+        TableColumn("chq_rollup_min", "DOUBLE", f"{_PARTS}: smallest value"),
+        TableColumn("chq_rollup_max", "DOUBLE", f"{_PARTS}: largest value"),
         TableColumn("metadata", _ATTRIBUTE_MAP, "attributes of the metric itself; null if there are none"),
         *_OWNER_COLUMNS,
     ),

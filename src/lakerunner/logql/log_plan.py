@@ -19,6 +19,7 @@ from lakerunner.logql.stages.pipeline import check_stage
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import LabelFilter, LineFilter, Pipeline
 from lakerunner.model.errors import UserError
+from lakerunner.model.metric_rules.metric_rule import RuleVersion
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
 from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
 from lakerunner.series.values import Steps
@@ -49,6 +50,7 @@ class LogqlQuestion:
     rules: StreamRules = DEFAULT_RULES
     limits: LogLimits = DEFAULT_LIMITS
     with_deliveries: bool = False  # log queries also return the columns that tell a repeated delivery
+    versions: tuple[RuleVersion, ...] = ()  # whose points may stand for lines of metric queries
 
     @property
     def instant(self) -> bool:
@@ -66,7 +68,15 @@ def compile_logql(question: LogqlQuestion, now_ns: int) -> Plan:
         if question.instant:
             raise UserError(NO_LOG_INSTANT)
         return _lines_plan(query, question, now_ns)
-    return MetricQuery(query, question.steps, question.instant, question.rules, now_ns, question.limits).plan()
+    return MetricQuery(
+        query,
+        question.steps,
+        question.instant,
+        question.rules,
+        now_ns,
+        question.limits,
+        versions=question.versions,
+    ).plan()
 
 
 def _lines_plan(pipeline: Pipeline, question: LogqlQuestion, now_ns: int) -> Plan:

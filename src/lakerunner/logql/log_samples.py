@@ -24,7 +24,7 @@ from lakerunner.logql.line_conditions import line_conditions
 from lakerunner.logql.log_limits import DEFAULT_LIMITS, LogLimits
 from lakerunner.logql.log_rows import LogReader, lines_scan, source_sql
 from lakerunner.logql.stages.line_labels import LineLabels
-from lakerunner.logql.stages.sample import compile_extractor, is_whole
+from lakerunner.logql.stages.sample import compile_extractor, is_whole, series_text
 from lakerunner.logql.stored_sums import plan_sums
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Grouping, RangeAggregation
@@ -154,7 +154,7 @@ class LogSamples(SampleOperator):
             check_deliveries(kept)
         table = pa.Table.from_batches(kept).unify_dictionaries().combine_chunks()
         table = table.filter(table["labels"].is_valid()).combine_chunks() if self._sums else _without_repeats(table)
-        return _series(table, self.limits) if len(table) else NO_SAMPLES
+        return series_of(table, self.limits) if len(table) else NO_SAMPLES
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -205,7 +205,7 @@ class _Columns:
         self._rows.append((row.place.timestamp, value, row.place.arrived, row.place.row_number, delivery, place))
 
     def batch(self) -> pa.RecordBatch:
-        texts = pa.array([orjson.dumps(labels).decode() for labels in self._labels], pa.string())
+        texts = pa.array([series_text(labels) for labels in self._labels], pa.string())
         labels = pa.DictionaryArray.from_arrays(pa.array(self._codes, pa.int32()), texts)
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * (len(_SCHEMA) - 1)
         arrays = [pa.array(column, one.type) for column, one in zip(columns, list(_SCHEMA)[1:], strict=True)]
@@ -213,7 +213,7 @@ class _Columns:
 
 
 def _sample_rows(samples: SampleBatch) -> pa.RecordBatch:
-    texts = pa.array([orjson.dumps(labels).decode() for labels in samples.series], pa.string())
+    texts = pa.array([series_text(labels) for labels in samples.series], pa.string())
     labels = pa.DictionaryArray.from_arrays(pa.array(samples.codes, pa.int32()), texts)
     others = [samples.rows.column(name).cast(_SCHEMA.field(name).type) for name in _SCHEMA.names[3:]]
     arrays = [labels, samples.rows.column("timestamp"), pa.array(samples.values, pa.float64()), *others]
@@ -245,7 +245,7 @@ def _without_repeats(table: pa.Table) -> pa.Table:
     return table.filter(pa.array(kept)).combine_chunks()
 
 
-def _series(table: pa.Table, limits: LogLimits) -> Samples:
+def series_of(table: pa.Table, limits: LogLimits) -> Samples:
     """Make series of samples in any order, sorted by labels."""
     labels = table["labels"].chunk(0)
     texts = labels.dictionary.to_pylist()

@@ -19,9 +19,12 @@ from lakerunner.logql.log_limits import LogLimits
 from lakerunner.logql.log_samples import LogSamples
 from lakerunner.logql.metric_expression import MetricExpression, RangeLeaf, metric_expression
 from lakerunner.logql.range_aggregations import ABSENT, absent_range, aggregate_range
+from lakerunner.logql.rule_choice import with_points
+from lakerunner.logql.rule_guard import Wanted
 from lakerunner.logql.text.printer import exact_text, query_text
 from lakerunner.logql.text.syntax import Metric, RangeAggregation
 from lakerunner.model.labels.matcher import Matchers
+from lakerunner.model.metric_rules.metric_rule import RuleVersion
 from lakerunner.model.streams.stream_rules import StreamRules
 from lakerunner.model.time import interval_text, time_text
 from lakerunner.plan.plan import Leaf, Plan
@@ -45,7 +48,7 @@ LOGQL = Language({one.name: one for one in (*LABEL_FUNCTIONS, *SORTING) if one.n
 @dataclass(frozen=True)
 class MetricQuery:
     """A metric query at these steps. `detail` is what workers give: sums of samples where that is possible, samples,
-    or samples that were computed row by row."""
+    or samples that were computed row by row. Points of `versions` may stand for rows where sums may."""
 
     query: Metric
     steps: Steps
@@ -54,6 +57,7 @@ class MetricQuery:
     now_ns: int
     limits: LogLimits
     detail: Detail = "sums"
+    versions: tuple[RuleVersion, ...] = ()
 
     def plan(self) -> Plan:
         found = metric_expression(self.query)
@@ -66,7 +70,10 @@ class MetricQuery:
         end = self.steps.last - lines.offset
         operator = self.operator(one)
         conditions = scan_conditions(lines.pipeline.matchers, lines.pipeline.stages, self.rules)
-        return Leaf(replace(operator.scan(start + 1, end + 1), conditions=conditions), operator)
+        leaf = Leaf(replace(operator.scan(start + 1, end + 1), conditions=conditions), operator)
+        if not self.versions or self.detail != "sums":
+            return leaf
+        return with_points(leaf, operator, Wanted(one, self.steps, self.rules), self.versions)
 
     def operator(self, one: RangeLeaf) -> LogSamples:
         lines = one.aggregation.lines

@@ -5,7 +5,8 @@ row is rewritten once per level at most, whatever comes late.
 
 What always holds: a run is contiguous in `ingested` among the live segments that share its time. The merged segment
 stands in the place of its last input, and no segment that stood between the inputs changes places with any of them:
-which of several samples of one time counts is the same before and after.
+which of several samples of one time counts is the same before and after. Its segments have one rule set, so the merged
+one is covered by the same rules (docs/decisions/0030).
 """
 
 from __future__ import annotations
@@ -89,5 +90,6 @@ def _share(first: Segment, other: Segment, level: int) -> bool:
     return (
         first.sort_version == other.sort_version
         and first.rolled == other.rolled
+        and first.rule_set == other.rule_set
         and period_of(first.time.start_ns, level) == period_of(other.time.start_ns, level)
     )

@@ -35,7 +35,8 @@ class Segment:
     """`frequency_ms` is 0 for raw rows, else the width of a rollup's buckets. `level` counts compactions.
     `fingerprints` prune; `statistics` inform (docs/formats/index.md). `ingested` is the segment's place in the order in
     which the index took segments in, which decides whose samples count; 0: the index has not assigned it yet. `rolled`:
-    the next tier has all of its rows in its buckets (metrics)."""
+    the next tier has all of its rows in its buckets (metrics). `rule_set`: the versions of rules that were evaluated
+    over it, sorted: the index has their parts (docs/decisions/0030)."""
 
     id: UUID
     organization: UUID
@@ -52,6 +53,7 @@ class Segment:
     fingerprints: tuple[int, ...] = ()
     ingested: int = field(default=0, compare=False)
     rolled: bool = field(default=False, compare=False)
+    rule_set: tuple[int, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         checked_name("collector", self.collector.removeprefix(RULE_PREFIX))

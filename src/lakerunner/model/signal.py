@@ -155,9 +155,17 @@ _METRICS = pa.schema(
         pa.field("reset_hint", pa.string()),  # of Prometheus' native histograms: yes, no, gauge
         pa.field("metadata", OVERFLOW),  # of the metric
         pa.field("flags", pa.uint32(), nullable=False),
+        # Of parts, the points of rules (docs/decisions/0030); all others lack them.
+        pa.field("chq_rollup_count", pa.int64()),  # rows that the part is made of; negative: they are taken back
+        pa.field("chq_rollup_sum", pa.float64()),
+        pa.field("chq_rollup_sum_error", pa.float64()),  # what the sum's rounding lost; null is 0
+        pa.field("chq_rollup_min", pa.float64()),  # null: none, as in a part that takes back
+        pa.field("chq_rollup_max", pa.float64()),
         *_COMMON,
     ]
 )
+PART_COUNT = "chq_rollup_count"
+PART_COLUMNS = tuple(name for name in _METRICS.names if name.startswith("chq_rollup_"))
 
 # A row of a rollup is a bucket of a series: `timestamp` is its end, `start_timestamp` its start (model/tier.py). What
 # describes the series is taken from the last point of the bucket. For numbers `scale`, `zero_count`, `positive` and
@@ -195,7 +203,8 @@ _OF_HISTOGRAM = (
 )
 _HISTOGRAM = pa.struct([_METRICS.field(name) for name in _OF_HISTOGRAM])
 _WINDOW += [pa.field(FIRST_HISTOGRAM, _HISTOGRAM), pa.field(RESET_HISTOGRAM, _HISTOGRAM)]
-_ROLLUPS = pa.schema([*(field for field in _METRICS if field.name not in ("value", "int_value", "is_int")), *_WINDOW])
+_OF_POINTS = ("value", "int_value", "is_int", *PART_COLUMNS)
+_ROLLUPS = pa.schema([*(field for field in _METRICS if field.name not in _OF_POINTS), *_WINDOW])
 
 _TRACES = pa.schema(
     [

@@ -5,8 +5,8 @@ and the outcome of every object: done, or set aside with a reason. Nothing is co
 
 What always holds: an object that cannot be read never stops its neighbours. A task holds no more than task_max_bytes of
 unpacked input, one more object, and what is being read ahead, however large the box is. The same box cut into the same
-number of tasks gives the same segments, ids and bytes. If the store is away, this is Unavailable, and the same box may
-simply be tried again; if a worker died, it is Crashed.
+number of tasks gives the same segments, ids and bytes, and with the same rules the same parts. If the store is away,
+this is Unavailable, and the same box may simply be tried again; if a worker died, it is Crashed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import run_tasks
 from lakerunner.pipeline.make_segments import MakeResult, Raw, detect_signal, make_segments
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, RuleStop
+from lakerunner.pipeline.rule_parts import RuleCount
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
@@ -58,27 +60,41 @@ class IngestLimits:
 @dataclass(frozen=True)
 class BoxResult:
     """Every object of the box is in `done`, `failed` or `rerouted`, once. `findings` are on those that are done.
-    `rerouted` pairs objects whose content is of another signal than their file name tells with that signal."""
+    `rerouted` pairs objects whose content is of another signal than their file name tells with that signal. `parts` are
+    segments of what rules make of the others, `stops` the rule versions that have none of one of them, and why;
+    `rule_counts` what versions did."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     findings: tuple[tuple[SourceObject, Findings], ...] = ()
     rerouted: tuple[tuple[SourceObject, str], ...] = ()
+    parts: tuple[Segment, ...] = ()
+    stops: tuple[RuleStop, ...] = ()
+    rule_counts: tuple[tuple[int, RuleCount], ...] = ()
 
 
 def ingest_box(
-    spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
+    spark: SparkSession,
+    box: IngestBox,
+    address: StoreAddress,
+    limits: IngestLimits,
+    mappings: Mappings = NO_MAPPINGS,
+    book: RuleBook = NO_RULES,
 ) -> BoxResult:
-    """Write the box's segments in one Spark job. Unavailable if the store is away, Crashed if a worker died; if
-    interrupted, it cancels its job."""
+    """Write the box's segments, and the parts that rules make of them, in one Spark job. Unavailable if the store is
+    away, Crashed if a worker died; if interrupted, it cancels its job."""
     groups = split(box, spark.sparkContext.defaultParallelism)
-    task = partial(ingest_group, address=address, limits=limits, mappings=mappings)
+    task = partial(ingest_group, address=address, limits=limits, mappings=mappings, book=book)
     return _join_results(run_tasks(spark, JOB_GROUP, groups, task))
 
 
 def ingest_group(
-    box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
+    box: IngestBox,
+    address: StoreAddress,
+    limits: IngestLimits,
+    mappings: Mappings = NO_MAPPINGS,
+    book: RuleBook = NO_RULES,
 ) -> BoxResult:
     """Run one task; also a whole box without Spark."""
     arm(limits.failpoint)
@@ -90,8 +106,9 @@ def ingest_group(
     for raws in _batches(_read_ahead(store, box.sources, limits), unpacked, limits, failed):
         results.append(_empty_objects([raw.source for raw in raws if not raw.data]))
         raws[:] = [raw for raw in raws if raw.data]
-        made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
-        results.append(BoxResult(made.segments, made.done, (), tuple(_findings(made, raws))))
+        made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store), book)
+        of_rules = made.parts, made.stops, made.rule_counts
+        results.append(BoxResult(made.segments, made.done, (), tuple(_findings(made, raws)), (), *of_rules))
         failed += _failures(made.failed, raws, box.signal)
         raws.clear()  # free them before the next batch
     return _join_results([*results, _settle_failures(failed, box.signal)])

@@ -12,7 +12,6 @@ its object's time because it came without one is never noted.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,42 +19,43 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.segment import Column, Segment, segment_id
+from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import FILE_GRACE_NS, OLDEST_NS, TOO_NEW, TOO_OLD, Note, SourceObject
 from lakerunner.model.time import HOUR_NS, iso_time
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook, RuleStop, SegmentRules
 from lakerunner.pipeline.read.otlp import Oversized, Request, check_request, guess_signal
 from lakerunner.pipeline.read.pieces import cut_request
 from lakerunner.pipeline.read.rows import NumberColumn, Raw, ReadResult, Rows
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
-from lakerunner.pipeline.segment.encoding import DICTIONARY, choose_encodings_in_memory
-from lakerunner.pipeline.segment.writer import FileForm, SegmentIdentity, SegmentWriter, SideInputs
-from lakerunner.pipeline.signals import READERS, REQUESTS, row_of, sides_of
-from lakerunner.pipeline.steps.layout import build_batch, lay_out
-from lakerunner.pipeline.steps.order import row_groups, split_and_sort
-from lakerunner.pipeline.steps.series_labels import RowSeries
-from lakerunner.pipeline.steps.stream_columns import DERIVED, with_derived_fields, with_stream_columns
+from lakerunner.pipeline.row_segments import Put, draft_segment, write_segment
+from lakerunner.pipeline.rule_parts import RuleCount
+from lakerunner.pipeline.segment.writer import SegmentIdentity
+from lakerunner.pipeline.signals import READERS, REQUESTS, row_of
+from lakerunner.pipeline.steps.order import split_and_sort
 
 __all__ = ["READERS", "MakeResult", "Raw", "detect_signal", "make_segments"]
 
-Put = Callable[[str, memoryview], object]
 Noted = tuple[SourceObject, Note]
-WriteRows = Callable[["_Origin", Rows], "MakeResult"]  # of which only segments and notes are set
+WriteRows = Callable[["_Origin", Rows], "MakeResult"]  # without objects and their counts
 
 
 @dataclass(frozen=True)
 class MakeResult:
     """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done; `notes`
-    are on some of them, at most one of a kind on each."""
+    are on some of them, at most one of a kind on each. `parts` are segments of what rules make of the others;
+    `stops` are the rule versions that have no parts of one of these, and why; `rule_counts` what versions did."""
 
     segments: tuple[Segment, ...] = ()
     done: tuple[SourceObject, ...] = ()
     failed: tuple[tuple[SourceObject, str], ...] = ()
     counts: tuple[int, ...] = ()
     notes: tuple[Noted, ...] = ()
+    parts: tuple[Segment, ...] = ()
+    stops: tuple[RuleStop, ...] = ()
+    rule_counts: tuple[tuple[int, RuleCount], ...] = ()
 
     def plus(self, other: MakeResult) -> MakeResult:
         return MakeResult(
@@ -64,12 +64,17 @@ class MakeResult:
             self.failed + other.failed,
             self.counts + other.counts,
             self.notes + other.notes,
+            self.parts + other.parts,
+            self.stops + other.stops,
+            self.rule_counts + other.rule_counts,
         )
 
 
-def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> MakeResult:
-    """Write the segments of these objects; all files are in the store when this returns. An object given twice counts
-    once."""
+def make_segments(
+    spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put, book: RuleBook = NO_RULES
+) -> MakeResult:
+    """Write the segments of these objects, and the parts that rules make of them; all files are in the store when this
+    returns. An object given twice counts once."""
     once = {raw.source.identity: raw for raw in raws}
     by_format: dict[str, list[Raw]] = {}
     for identity in sorted(once):
@@ -77,7 +82,7 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
     work = _Origin(spec, organization, collector, ())
     made = MakeResult()
     for name in sorted(by_format):
-        made = made.plus(_make_of_format(work, by_format[name], partial(_write_segments, put=put)))
+        made = made.plus(_make_of_format(work, by_format[name], partial(_write_segments, put=put, book=book)))
     return made
 
 
@@ -187,7 +192,7 @@ class _Origin:
         return segment_id(*whose, self.spec.sort_version, identities, hour, *piece)
 
 
-def _write_segments(work: _Origin, rows: Rows, put: Put) -> MakeResult:
+def _write_segments(work: _Origin, rows: Rows, put: Put, book: RuleBook) -> MakeResult:
     signal = row_of(work.spec)
     for step in signal.steps:
         rows = step(rows)
@@ -195,39 +200,21 @@ def _write_segments(work: _Origin, rows: Rows, put: Put) -> MakeResult:
     orders = split_and_sort(rows, work.spec)
     for shape in signal.segment_steps:
         rows = shape(rows, orders)
-    return MakeResult(tuple(_write_segment(work, rows, order, put) for order in orders), notes=tuple(notes))
+    made = MakeResult(notes=tuple(notes))
+    for order in orders:
+        made = made.plus(_write_segment(work, rows, order, put, book))
+    return made
 
 
-def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put) -> Segment:
-    layout = lay_out(rows, order, work.spec)
-    groups = row_groups(order, layout.sizes(order), work.spec.row_group_rows)
-    encodings = choose_encodings_in_memory(layout, order, work.spec)
-    form = FileForm(layout.schema, layout.stored, encodings, layout.most_different(work.spec.bloom, groups))
-    derive = row_of(work.spec).derive
-    streams = derive(layout.stored) if derive else None
-    form = _with_derived(form) if streams else form
+def _write_segment(work: _Origin, rows: Rows, order: Any, put: Put, book: RuleBook) -> MakeResult:
     hour = int(rows.column("timestamp", NumberColumn).values[order].min()) // HOUR_NS
     identity = SegmentIdentity(work.segment_id(hour), work.organization, work.collector, work.spec)
-    sides = sides_of(work.spec, SideInputs(layout.stored, RowSeries(rows, order)))
-    sink = pa.BufferOutputStream()
-    # All rows are in memory, so all their distinct texts may be too.
-    with SegmentWriter(identity, form, sides, sink, most_held=sys.maxsize) as writer:
-        for group in groups:
-            batch = build_batch(layout, group)
-            writer.add(with_stream_columns(batch, streams) if streams else batch)
-        written = writer.finish()
-    for name, side in written.sides.items():
-        put(written.segment.side_path(name), memoryview(side))
-    put(written.segment.path, memoryview(sink.getvalue()))
-    return written.segment
-
-
-def _with_derived(form: FileForm) -> FileForm:
-    """Return the form with the columns that are derived from the others."""
-    schema = with_derived_fields(form.schema)
-    own = {field.name: Column(field.name, "") for field in DERIVED} | {one.name: one for one in form.columns}
-    encodings = {**form.encodings, **dict.fromkeys((field.name for field in DERIVED), DICTIONARY)}
-    return replace(form, schema=schema, columns=tuple(own[name] for name in schema.names), encodings=encodings)
+    draft = draft_segment(work.spec, rows, order)
+    rules = SegmentRules(book, work.spec, draft.columns)
+    segment = write_segment(draft, identity, put, consumers=rules.consumers)
+    found = rules.write(segment, put)
+    covered = replace(segment, rule_set=found.rule_set)
+    return MakeResult((covered,), parts=found.segments, stops=found.stops, rule_counts=found.counts)
 
 
 def _note_times(times: Any, sources: Sequence[SourceObject], counts: Sequence[int], before: int = 0) -> list[Noted]:

@@ -37,6 +37,7 @@ from lakerunner.pipeline.merge.merged_rows import MergedRows
 from lakerunner.pipeline.merge.output import RowGroups, SegmentOutput
 from lakerunner.pipeline.rollup.coverage import find_touched, periods_of, split_by_period
 from lakerunner.pipeline.rollup.fold import Fold
+from lakerunner.pipeline.rollup.parts import holds_parts, merged_parts
 from lakerunner.pipeline.segment.writer import SegmentIdentity, SideInputs
 from lakerunner.pipeline.signals import sides_of
 
@@ -127,8 +128,11 @@ def _open_fold(work: RollupWork, store: SegmentStore, directory: Path, memory: i
     """Return (the rows that make the buckets, how they are folded)."""
     opened = open_segments(store, work.sources, directory)
     spec = spec_of(METRICS.name, work.frequency_ms)
-    # Repeated rows stay: of rows of one time the last counts anyway.
-    rows = MergedRows(spec, opened, memory, row_filter=_row_filter(work, opened, store, directory))
+    row_filter = _row_filter(work, opened, store, directory)
+    if holds_parts(work.collector, work.frequency_ms):
+        rows = merged_parts(opened, memory, row_filter)
+    else:  # repeated rows stay: of rows of one time the last counts anyway
+        rows = MergedRows(spec, opened, memory, row_filter=row_filter)
     return rows, Fold(work.frequency_ms, work.target_frequency_ms, rows.schema, SentSeries(work, store))
 
 

@@ -20,13 +20,14 @@ from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.local import LocalStore
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
-from lakerunner.pipeline.make_segments import Put, make_segments
+from lakerunner.pipeline.make_segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.remote_write.reader import warm_remote_write
 from lakerunner.pipeline.rollup.coverage import TouchedBuckets
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup_job import RollupWork, rollup_work
+from lakerunner.pipeline.row_segments import Put
 
 _NOBODY = UUID(int=0)
 _LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)

@@ -42,6 +42,10 @@ def _leaf(leaf: Leaf) -> Iterator[str]:
         yield f"cut by {leaf.cut}"
     if leaf.rollup:
         yield _rollup(leaf.rollup)
+    if leaf.points:
+        yield f"from points of rule {leaf.points.name}, {time_range_text(leaf.points.made.scan.time)}"
+        yield from _indented(leaf.points.made.operator.lines())
+    yield from leaf.refused
     yield f"scan {leaf.scan.signal} {time_range_text(leaf.scan.time)}"
     yield from _indented(_scan(leaf.scan, by_columns=leaf.operator.input == "rows"))
 

@@ -54,12 +54,33 @@ class Rollup:
 
 @dataclass(frozen=True)
 class Leaf:
-    """The workers' part for one scan. A finish by SQL reads its rows under the name of the scan's relation."""
+    """The workers' part for one scan. A finish by SQL reads its rows under the name of the scan's relation. `points`
+    may replace its rows, and `refused` says which rules may not, and why."""
 
     scan: Scan
     operator: Operator
     cut: Cut = Cut.SEGMENTS
     rollup: Rollup | None = None
+    points: Points | None = None
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points that a rule made (docs/decisions/0030), in place of the rows of segments that its `version` covers. `name`
+    is for people; the points are those of `collector`.
+
+    `made` reads them, `rows` the rows of the same time, of segments that the version does not cover, and `once` checks
+    that no row is in any of these segments twice. `edges` read all rows of what is left of the leaf's time. Together
+    the results are those of the leaf."""
+
+    version: int
+    name: str
+    collector: str
+    made: Leaf
+    rows: Leaf
+    once: Leaf
+    edges: tuple[Leaf, ...] = ()
 
 
 class Finish(ABC):

@@ -13,7 +13,7 @@ from lakerunner.model.display import go_quote
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME
 from lakerunner.model.labels.matcher import Matcher, matches_empty
-from lakerunner.model.labels.selector import PROMQL, read_items, unquoted
+from lakerunner.model.labels.selector import PROMQL, Grammar, read_items, unquoted
 from lakerunner.model.regex import compile_regex
 from lakerunner.promql.check import check_kinds
 from lakerunner.promql.cursor import Cursor, duration_seconds, number, utf8_string
@@ -46,15 +46,16 @@ def selector(cursor: Cursor, name: Token | None = None) -> Selector:
     """Parse a selector that starts with this name, whose kind is one of NAME_KINDS, or, without a name, with the next
     braces."""
     start = name.start if name else cursor.peek().start
-    matchers, end = _braces(cursor) if name is None or cursor.kind == "{" else ((), name.end)
+    matchers, end = braces(cursor) if name is None or cursor.kind == "{" else ((), name.end)
     if name is None:
         return Selector(matchers, span=Span(start, end))
     return Selector((*matchers, Matcher(NAME, "=", name.text)), name.text, span=Span(start, end))
 
 
-def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:
+def braces(cursor: Cursor, grammar: Grammar = PROMQL) -> tuple[tuple[Matcher, ...], int]:
+    """Parse matchers, and return them with the end of the closing brace."""
     found: list[Matcher] = []
-    for item in read_items(cursor, PROMQL):
+    for item in read_items(cursor, grammar):
         if item.matcher.is_regex:
             try:
                 compile_regex(item.matcher.value)

@@ -153,7 +153,9 @@ class Engine:
             lines = explained_lines(plan, job.picks, len(job.rounds(self._first_bytes)), options.engine)
             return ExplainAnswer(lines, job.before, self.run(job) if measured else None)
         picks = [self.pick(organization, leaf, plain) for leaf in plan.leaves]
-        lines, before = explained_lines(plan, picks, 1, options.engine), total(pick.account for pick in picks)
+        points = [self.segments.pick_points(organization, leaf) for leaf in plan.leaves]
+        lines = explained_lines(plan, picks, 1, options.engine, points)
+        before = total(pick.account for pick in picks)
         return ExplainAnswer(lines, before, self.answer(organization, plan, plain) if measured else None)
 
     def _job(self, organization: UUID, plan: Plan, options: Options) -> RowJob:

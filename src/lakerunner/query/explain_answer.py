@@ -17,7 +17,7 @@ from lakerunner.plan.plan import Plan, SqlFinish
 from lakerunner.plan.spark import SparkPlan
 from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account
-from lakerunner.query.known_segments import Pick
+from lakerunner.query.known_segments import Pick, PointsPick
 from lakerunner.query.options import DUCKDB
 
 _SCHEMA = pa.schema([("plan", pa.string())])
@@ -51,10 +51,18 @@ class ExplainAnswer:
             self._measured.close()
 
 
-def explained_lines(plan: Plan, picks: Sequence[Pick], rounds: int, engine: str = DUCKDB) -> list[str]:
-    """Return the lines of a plan, with what was picked for each of its leaves."""
+def explained_lines(
+    plan: Plan,
+    picks: Sequence[Pick],
+    rounds: int,
+    engine: str = DUCKDB,
+    points: Sequence[PointsPick | None] = (),
+) -> list[str]:
+    """Return the lines of a plan, with what was picked for each of its leaves, and for their points if they have."""
     where = [] if engine == DUCKDB else ["engine spark: units run as tasks"]
     known = {leaf: where + _picked(pick) for leaf, pick in zip(plan.leaves, picks, strict=True)}
+    for leaf, found in zip(plan.leaves, points, strict=False):
+        known[leaf] += [] if leaf.points is None else [_pointed(found)]
     if isinstance(plan.finish, SqlFinish) and plan.finish.rounds:
         known[plan.leaves[0]].append(f"rounds {rounds}")
     return plan_lines(plan, known)
@@ -75,7 +83,8 @@ def account_lines(account: Account) -> Iterator[str]:
     if account.row_groups:
         read = account.row_groups - sum(account.row_groups_pruned.values())
         yield f"row groups {account.row_groups} considered, {read} read{_left_out(account.row_groups_pruned)}"
-    yield f"bytes {account.bytes_fetched} fetched, {account.bytes_cached} from the cache"
+    saved = f", {account.bytes_saved} saved by points of rules" if account.bytes_saved else ""
+    yield f"bytes {account.bytes_fetched} fetched, {account.bytes_cached} from the cache{saved}"
     if account.workers:
         yield "units " + ", ".join(f"{units} on {name}" for name, units in sorted(account.workers.items()))
     for missing in account.missing:
@@ -84,6 +93,15 @@ def account_lines(account: Account) -> Iterator[str]:
         yield f"degraded: {account.degraded}"
     yield from (f"warning: {warning}" for warning in sorted(account.warnings))
     yield from _seconds(account.seconds)
+
+
+def _pointed(found: PointsPick | None) -> str:
+    if found is None:
+        return "points are not read: their rule covers no segment, rows have expired, or the index is unreachable"
+    return (
+        f"points stand for {plural(found.covered, 'segment')}, rows of {len(found.rows.segments)} others are read, "
+        f"{found.saved} bytes saved"
+    )
 
 
 def _picked(pick: Pick) -> list[str]:

@@ -23,6 +23,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment, SegmentPick, TierPick
 from lakerunner.model.tier import NOTHING_EXPIRED, RAW, Expiry, Interval, Tiles, clip_tiles, expiry_text
 from lakerunner.model.time import MIN_NS, SECOND_NS, TimeRange, time_text
+from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Scan
 from lakerunner.query.contract.account import Account
 
@@ -43,6 +44,11 @@ class Segments(Protocol):
         """Return which tier of metrics, this one at most, is read where in `reach`, and the live segments with rows
         there, all from one snapshot."""
 
+    def pick_points(
+        self, organization: UUID, rows: Scan, points: Scan, collector: str
+    ) -> tuple[SegmentPick, SegmentPick]:
+        """Return what `pick` returns for rows, and for the points that a collector has of them, from one snapshot."""
+
 
 class SegmentIndex(Protocol):
     @property
@@ -58,6 +64,22 @@ class Pick:
     account: Account
     tiles: Tiles = field(default_factory=dict)
     expiry: Expiry = NOTHING_EXPIRED
+
+
+@dataclass(frozen=True)
+class PointsPick:
+    """The segments of each part of a leaf's points (plan/plan.py). `saved` are the bytes that need not be read."""
+
+    once: Pick
+    made: Pick
+    rows: Pick
+    edges: tuple[Pick, ...]
+    saved: int
+
+    @property
+    def covered(self) -> int:
+        """Return how many segments the points stand for."""
+        return len(self.once.segments) - len(self.rows.segments)
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,29 @@ class KnownSegments:
         key = _PickKey(organization, scan.signal, scan.time, frozenset(scan.conditions))
         pick = self._index.segments.pick
         return self._pick(key, lambda: pick(organization, scan.signal, scan.time, conditions=scan.conditions), now_ns)
+
+    def pick_points(self, organization: UUID, leaf: Leaf) -> PointsPick | None:
+        """Pick what the points of a leaf need; None if its rows must be read: the index is unreachable, rows of its
+        time have expired, or the version covers none of them."""
+        points = leaf.points
+        if points is None:
+            return None
+        try:
+            rows, made = self._index.segments.pick_points(organization, leaf.scan, points.made.scan, points.collector)
+        except Unavailable:
+            return None
+        inside = _overlapping(rows.segments, points.rows.scan.time)
+        covered = tuple(one for one in inside if points.version in one.rule_set)
+        if not covered or _has_expired(rows, leaf.scan.time) or _has_expired(made, points.made.scan.time):
+            return None
+        edges = (_counted(_overlapping(rows.segments, edge.scan.time)) for edge in points.edges)
+        return PointsPick(
+            Pick(inside, _account(len(inside), rows.considered - len(rows.segments) + len(inside))),
+            _counted(made.segments),
+            _counted(tuple(one for one in inside if one not in covered)),
+            tuple(edges),
+            sum(one.bytes for one in covered) - sum(one.bytes for one in made.segments),
+        )
 
     def pick_tiers(self, organization: UUID, reach: Interval, tier: int, scan: Scan, now_ns: int) -> Pick:
         """Pick as `pick` does, for metrics in windows of this tier at most (Segments.pick_tiers); the scan's time is
@@ -156,6 +201,18 @@ class KnownSegments:
             self._size += pick.size
             while self._size > self._max:
                 self._size -= self._picks.popitem(last=False)[1].size
+
+
+def _has_expired(picked: SegmentPick, time: TimeRange) -> bool:
+    return picked.expiry.before_ns.get(RAW, MIN_NS) > time.start_ns
+
+
+def _overlapping(segments: Sequence[Segment], time: TimeRange) -> tuple[Segment, ...]:
+    return tuple(one for one in segments if one.time.overlaps(time))
+
+
+def _counted(segments: tuple[Segment, ...]) -> Pick:
+    return Pick(segments, _account(len(segments), len(segments)))
 
 
 def _account(to_read: int, considered: int) -> Account:

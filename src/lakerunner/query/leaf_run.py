@@ -34,7 +34,7 @@ from lakerunner.query.answer import Answer
 from lakerunner.query.contract.account import Account
 from lakerunner.query.contract.failures import cancelled, too_long
 from lakerunner.query.gather import Gather, GatherOptions, Task
-from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.known_segments import KnownSegments, Pick, PointsPick
 from lakerunner.query.options import DUCKDB, SPARK, Options, SparkIsOff, read_engine
 from lakerunner.query.row_gather import RowGather
 from lakerunner.query.workers import LeasedWorkers, TaskPool, Workers, release
@@ -225,6 +225,10 @@ class LeafRun:
 
     def pick_raw(self, scan: Scan) -> Pick:
         return self._resources.segments.pick(self.organization, scan, self.options.now_ns)
+
+    def pick_points(self, leaf: Leaf) -> PointsPick | None:
+        """Pick the points that stand for a leaf's rows, and the other rows; None: all rows are read."""
+        return self._resources.segments.pick_points(self.organization, leaf) if leaf.points else None
 
     def pick_tiers(self, leaf: Leaf, tier: int) -> Pick:
         """Pick windows of this tier at most, from the start of the window in which the selection begins."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from lakerunner.logql.log_lines import LogLines
 from lakerunner.logql.log_patterns import LogPatterns
 from lakerunner.logql.log_samples import LogSamples
+from lakerunner.logql.part_samples import PartSamples, RowsAreOnce
 from lakerunner.logql.stream_list import LogStreams
 from lakerunner.plan.operator import Operator, SqlRows
 from lakerunner.promql.operators import FetchSamples, SeriesFragment
@@ -20,6 +21,8 @@ OPERATORS: Mapping[str, type[Operator]] = {
         FetchSamples,  # samples as they are
         LogLines,  # lines of a log query
         LogSamples,  # samples of a range aggregation over lines
+        PartSamples,  # samples of a range aggregation over lines, from points that a rule made of them
+        RowsAreOnce,  # whether the lines behind such points are there once
         LogStreams,  # streams with their sizes
         LogPatterns,  # lines by fingerprint
         ListSeries,  # series, labels, metadata, exemplars, sketches

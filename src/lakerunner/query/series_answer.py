@@ -29,7 +29,7 @@ from lakerunner.series.evaluation.series_finish import AnswerValue, SampleOperat
 from lakerunner.series.evaluation.tiers import TierChoice
 from lakerunner.series.expression import Kind
 from lakerunner.series.notes import Note, Notes
-from lakerunner.series.values import NO_SAMPLES, Samples, Steps, Vector
+from lakerunner.series.values import NO_SAMPLES, Samples, Steps, Vector, join_samples
 
 _LENGTHS_NS = (
     *(minutes * MINUTE_NS for minutes in (1, 5, 15, 30)),
@@ -141,10 +141,25 @@ class SeriesAnswer:
         if isinstance(operator, SeriesFragment):
             return operator.fold(self._fragment(leaf, operator), notes)
         if isinstance(operator, SampleOperator):
-            pick = self._run.pick_raw(leaf.scan)
-            self._run.count(pick.account)
-            return operator.fold(self._run.rows(leaf, pick))
+            return self._samples(leaf)
         raise TypeError(f"operator {operator.name} gives no series")
+
+    def _samples(self, leaf: Leaf) -> Samples:
+        picked = self._run.pick_points(leaf)
+        if leaf.points is None or picked is None:
+            return self._folded(leaf, self._run.pick_raw(leaf.scan))
+        points = leaf.points
+        parts = [(points.once, picked.once), (points.made, picked.made), (points.rows, picked.rows)]
+        parts += zip(points.edges, picked.edges, strict=True)
+        found = join_samples([self._folded(*part) for part in parts])
+        self._run.count(Account(bytes_saved=picked.saved))  # now it is certain that rows need not be read
+        return found
+
+    def _folded(self, leaf: Leaf, pick: Pick) -> Samples:
+        self._run.count(pick.account)
+        if not isinstance(leaf.operator, SampleOperator):
+            raise TypeError(f"operator {leaf.operator.name} gives no samples")
+        return leaf.operator.fold(self._run.rows(leaf, pick))
 
     def _fragment(self, leaf: Leaf, fragment: SeriesFragment) -> list[Piece]:
         """Read the widest tier that gives the same results; if workers find that it does not, read samples."""

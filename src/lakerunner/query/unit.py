@@ -27,7 +27,7 @@ from lakerunner.query.operator_table import OPERATORS
 # An expression has at most 100 inside each other, two or three levels of JSON each; units are read recursively.
 MAX_LEVELS = 400
 VERSION = 7
-_SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled"))
+_SENT = tuple(one.name for one in fields(Segment) if one.name not in ("fingerprints", "rolled", "rule_set"))
 _LEAVES: dict[str, type[ConditionLeaf]] = {
     kind.__name__: kind for kind in (Equals, Contains, Present, Labelled, NotNull, Stored)
 }

@@ -261,6 +261,20 @@ def concatenate_samples(parts: Sequence[Samples]) -> Samples:
     )
 
 
+def join_samples(parts: Sequence[Samples]) -> Samples:
+    """Join samples of numbers, of which several parts may have the same series and time: all of them count."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else NO_SAMPLES
+    every = concatenate_samples(parts)
+    labels = sorted(set(every.labels))
+    number = {one: n for n, one in enumerate(labels)}
+    of = np.repeat([number[one] for one in every.labels], np.diff(every.offsets))
+    order = np.lexsort((every.times, of))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(labels)))]).astype(np.int64)
+    return Samples(labels, offsets, every.times[order], every.values[order])
+
+
 def _join_histograms(parts: Sequence[Vector | Samples]) -> Objects | None:
     if all(part.histograms is None for part in parts):
         return None

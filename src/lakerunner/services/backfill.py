@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
 from lakerunner.model.display import plural
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
 from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
-from lakerunner.model.time import ALL_TIME, SECOND_NS, TimeRange, duration_ns
+from lakerunner.model.time import ALL_TIME, TimeRange
+from lakerunner.model.time_argument import moment_ns
 from lakerunner.objects.store import ObjectMeta
 from lakerunner.services.announce import Announcer, Newcomers, is_unsettled
 from lakerunner.services.sweep.finding import listing_pages
@@ -126,22 +126,8 @@ def prefix_of(url: str, store_url: str) -> str:
 
 
 def changed_between(since: str | None, until: str | None, now_ns: int) -> TimeRange:
-    start = _moment("--since", since, now_ns) if since else ALL_TIME.start_ns
-    end = _moment("--until", until, now_ns) if until else ALL_TIME.end_ns
+    start = moment_ns("--since", since, now_ns) if since else ALL_TIME.start_ns
+    end = moment_ns("--until", until, now_ns) if until else ALL_TIME.end_ns
     if start >= end:
         raise UserError(f"--since {since} must be before --until {until or 'the end of time'}")
     return TimeRange(start, end)
-
-
-def _moment(option: str, text: str, now_ns: int) -> int:
-    """Parse an instant in ISO 8601 (UTC if it has no offset) or a duration before now."""
-    ago = duration_ns(text)
-    if ago is not None:
-        return now_ns - ago
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(f"{option} {text!r} is not a time: write 2026-01-31T12:00:00Z, or 6h, or 7d") from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return int(found.timestamp()) * SECOND_NS + found.microsecond * 1000

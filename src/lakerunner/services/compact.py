@@ -7,7 +7,7 @@ commit checks both again: the old segments are replaced by the new one in one tr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ from lakerunner.model.tier import TIER_NAMES
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, Outcome, compact
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.pipeline.session import Sessions
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
@@ -57,13 +58,27 @@ class Compaction:
         place = CollectorTier(box.organization, box.collector, box.signal, box.frequency_ms)
         ingested = [one.ingested for one in members]
         among = tending.overlapping(place, time, ingested=(min(ingested), max(ingested)))
+        book = self._read_rules(box, among)
+        among = [replace(one, rule_set=book.covering(one)) for one in among]
         kept_out = tending.aside_of(box.organization, [one.id for one in among]) | _find_crowded(
             members, among, box.level
         )
         return [
-            CompactWork(box.organization, box.collector, box.signal, box.frequency_ms, box.level + 1, run)
+            CompactWork(
+                box.organization, box.collector, box.signal, box.frequency_ms, box.level + 1, run, book.of(run[0])
+            )
             for run in find_runs(among, box.level, self.merge, kept_out)
         ]
+
+    def _read_rules(self, box: CompactBox, among: Sequence[Segment]) -> RuleBook:
+        """Return the rules that cover some of these. Versions that have ended are left out: their parts count no more,
+        so segments that differ in them alone may be merged."""
+        covering = {id_ for one in among for id_ in one.rule_set}
+        if not covering:
+            return NO_RULES
+        current = self.index.metric_rules.current(box.organization)
+        versions = tuple(sorted((one for one in current if one.id in covering), key=lambda one: one.id))
+        return RuleBook(versions, self.index.organizations.stream_rules(box.organization))
 
     def run(self, works: Sequence[CompactWork]) -> list[Outcome]:
         with self.spark() as session:
@@ -71,8 +86,9 @@ class Compaction:
 
     def commit(self, work: CompactWork, outcome: Outcome) -> None:
         replaced = tuple(one.id for one in work.segments)
-        messages = commit_messages(outcome.segments)
-        self.index.commit(Commit(outcome.segments, (), (), replaced, messages, contiguous=True))
+        messages = commit_messages((*outcome.segments, *outcome.parts))
+        commit = Commit(outcome.segments, (), (), replaced, messages, contiguous=True, parts=outcome.parts)
+        self.index.commit(commit)
 
     def segments(self, work: CompactWork) -> tuple[Segment, ...]:
         return work.segments

@@ -28,12 +28,14 @@ from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
 from lakerunner.pipeline.job import probe_workers
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.pipeline.session import Sessions
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
 from lakerunner.services.boxer import readable
 from lakerunner.services.logs import Log
 from lakerunner.services.outbox import commit_messages
+from lakerunner.services.rule_results import end_rules
 
 _NONE = Attempts(0, 0)
 _ANY = 1 << 31
@@ -79,12 +81,20 @@ class Ingest:
             return True
         attempts = self._sources.attempts([source.identity for source in left])
         found = cut(left, attempts, self._parts.max_attempts)
-        ended = [self._ingest(replace(box, sources=group)) for group in found.groups]
+        book = self._read_rules(box)
+        ended = [self._ingest(replace(box, sources=group), book) for group in found.groups]
         if found.given_up:
             ended.append(self._give_up(box, found.given_up))
         return all(ended)
 
-    def _ingest(self, box: IngestBox) -> bool:
+    def _read_rules(self, box: IngestBox) -> RuleBook:
+        """Return the rules to evaluate over the box. One that is added, changed or dropped meanwhile is no conflict: a
+        segment records which versions cover it."""
+        index = self._parts.index
+        versions = index.metric_rules.active(box.organization, box.signal)
+        return RuleBook(versions, index.organizations.stream_rules(box.organization)) if versions else NO_RULES
+
+    def _ingest(self, box: IngestBox, book: RuleBook) -> bool:
         """Run one job and commit it. Return False if a worker died of it and other workers live, since then the box may
         be to blame (if the JVM is gone, it is not), or if another worker committed some of it first."""
         started = time.monotonic()
@@ -94,7 +104,7 @@ class Ingest:
         try:
             with parts.spark() as session:
                 try:
-                    result = ingest_box(session, box, parts.address, parts.limits, parts.mappings)
+                    result = ingest_box(session, box, parts.address, parts.limits, parts.mappings, book)
                 except Crashed as error:
                     probe_workers(session)
                     log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
@@ -106,6 +116,7 @@ class Ingest:
         if not self._commit(box, result):
             return False
         reach("after-commit")
+        end_rules(parts.index.metric_rules, book, result.rule_counts, result.stops, log)
         _report(box, result, time.monotonic() - started)
         return True
 
@@ -114,9 +125,10 @@ class Ingest:
             result.segments,
             result.done,
             result.failed,
-            messages=commit_messages(result.segments),
+            messages=commit_messages((*result.segments, *result.parts)),
             findings=result.findings,
             rerouted=_reroute(box, result),
+            parts=result.parts,
         )
         try:
             self._parts.index.commit(commit)

@@ -1,6 +1,6 @@
 """The meters of every process for Prometheus at /metrics, and the summary of a service from the same counters: one info
-line for a minute in which it did something. Labels are bounded: signals, states, topics, tiers, levels. Single units of
-work are logged at debug.
+line for a minute in which it did something. Labels are bounded: signals, states, topics, tiers, levels, the first
+thousand names of rules. Single units of work are logged at debug.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ BOX_SECONDS = Histogram(
     ["signal"],
     buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60, 300),
 )
+# By state: read (of the streams that it selects), matched, failed (its value cannot be read).
+RULE_ROWS = Counter("lakerunner_rule_rows", "Rows that a rule was evaluated over", ["rule", "state"])
+RULE_SERIES = Counter("lakerunner_rule_series", "Series that a rule made, counted in each segment", ["rule"])
+RULE_SECONDS = Counter("lakerunner_rule_cpu_seconds", "CPU time of evaluating a rule", ["rule"])
 
 MERGED = Counter("lakerunner_segments_merged", "Segments replaced by merges", ["signal"])
 MERGE_READ_BYTES = Counter("lakerunner_merge_read_bytes", "Bytes of segments replaced by merges", ["signal"])
@@ -61,6 +65,8 @@ WORK_CONFLICTS = Counter(
 WORK_FAILURES = Counter("lakerunner_work_failures", "Failed attempts of merges and rollups", ["work"])
 SEGMENTS_ASIDE = Counter("lakerunner_segments_set_aside", "Segments set aside because they cannot be read", ["work"])
 REMINDED = Counter("lakerunner_segments_reminded", "Segments overdue for a merge or rollup, queued again", ["work"])
+COVERED_SEGMENTS = Counter("lakerunner_covered_segments", "Stored segments that rules were evaluated over", ["signal"])
+COVERED_ROWS = Counter("lakerunner_covered_rows", "Rows of them", ["signal"])
 LIVE_SEGMENTS = Gauge("lakerunner_live_segments", "Live segments in the index", ["signal", "tier", "level"])
 SEGMENTS_PER_HOUR = Gauge(
     "lakerunner_live_segments_per_hour",
@@ -88,6 +94,21 @@ UNIT_BYTES = Counter("lakerunner_unit_bytes", "Bytes of segments that units read
 CERTIFICATE_EXPIRES = Gauge(
     "lakerunner_certificate_expires_seconds", "When the certificate of tls_certificate expires, since 1970; 0: no TLS"
 )
+
+
+_MOST_RULES = 1000
+_rules: set[str] = set()
+
+
+def count_rule(name: str, *, rows: int, matched: int, errors: int, series: int, seconds: float) -> None:
+    """Count what a rule of this name did, of any organization; names beyond the first thousand as `other`."""
+    if len(_rules) < _MOST_RULES:
+        _rules.add(name)
+    label = name if name in _rules else "other"
+    for state, count in (("read", rows), ("matched", matched), ("failed", errors)):
+        RULE_ROWS.labels(label, state).inc(count)
+    RULE_SERIES.labels(label).inc(series)
+    RULE_SECONDS.labels(label).inc(seconds)
 
 
 SECONDS = 60.0
@@ -166,6 +187,10 @@ SUMMARIES: Mapping[str, Summary] = {
         "segments rolled up in the last minute",
         {"segments": (ROLLED, ""), "rows": (ROLLUP_ROWS, "")},
         ROLLUP_LAG,
+    ),
+    "materialize": Summary(
+        "stored segments covered by rules in the last minute",
+        {"segments": (COVERED_SEGMENTS, ""), "rows": (COVERED_ROWS, "")},
     ),
     "sweeper": Summary(
         "objects swept in the last minute", {"objects": (SWEPT_OBJECTS, ""), "bytes": (SWEPT_BYTES, "")}

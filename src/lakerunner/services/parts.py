@@ -53,7 +53,7 @@ from lakerunner.services.spark import ProcessSpark, open_query_spark, task_addre
 from lakerunner.services.work import WorkParts
 from lakerunner.settings import Settings
 
-_SLOTS_FOR_BOTH = 4  # from this number on, a quarter of the slots is at least one for compaction and one for rollup
+_SLOTS_FOR_ALL = 4  # from this number on, a quarter of the slots is at least one for each, and one is left for ingest
 _ORIGIN = re.compile(r"https?://[^/?#\s@]+")
 _KEYLESS = b""  # not the digest of any secret
 
@@ -137,13 +137,13 @@ def open_workers(parts: Parts, sandboxes: Sandboxes) -> Workers:
 
 
 def work_parts(parts: Parts) -> WorkParts:
-    """Return what compaction and rollup work with. Each gets a quarter of Spark's slots, so that ingest always finds
-    some; with few slots they take turns."""
+    """Return what compaction, rollup and the history of rules work with. Each gets a quarter of Spark's slots, so that
+    ingest always finds some; with few slots they take turns."""
     settings = parts.settings
     with parts.spark.use() as session:
         slots = session.sparkContext.defaultParallelism
     retry = Retry(settings.work_max_attempts, settings.work_retry_seconds)
-    turn = parts.spark.turn if slots < _SLOTS_FOR_BOTH else Lock()
+    turn = parts.spark.turn if slots < _SLOTS_FOR_ALL else Lock()
     return WorkParts(parts.index.tending, partial(_probe, parts.spark), retry, max(1, slots // 4), turn)
 
 

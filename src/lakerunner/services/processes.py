@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.api.admin.keys_api import KeysApi
 from lakerunner.api.admin.objects_api import ObjectsApi
+from lakerunner.api.admin.rules_api import RulesApi
 from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
@@ -40,10 +41,11 @@ from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.logql.log_limits import LogLimits
 from lakerunner.model.errors import UserError
 from lakerunner.model.merging import MergeLimits
-from lakerunner.model.signal import SIGNALS
+from lakerunner.model.signal import LOGS, SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
+from lakerunner.pipeline.materialize import MaterializeLimits
 from lakerunner.pipeline.push_check import warm as warm_checks
 from lakerunner.pipeline.transcode.columns import read_mapping_file
 from lakerunner.query.outgrown import Outgrown
@@ -52,6 +54,8 @@ from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, ro
 from lakerunner.services.compact import Compaction
 from lakerunner.services.ground import Say, key_prefix, now_ns
 from lakerunner.services.ingest import Ingest, IngestParts
+from lakerunner.services.materialize import Materialize, MaterializeParts
+from lakerunner.services.metric_rules import CheckedRules
 from lakerunner.services.outbox import Relay
 from lakerunner.services.parts import (
     Parts,
@@ -182,6 +186,23 @@ def add_rollup(parts: Parts, _say: Say) -> Routes:
     return []
 
 
+def add_materialize(parts: Parts, _say: Say) -> Routes:
+    settings, runtime = parts.settings, parts.runtime
+    if settings.materialize_history:
+        limits = MaterializeLimits(settings.compact_memory, settings.failpoint)
+        needs = MaterializeParts(
+            parts.index,
+            parts.spark.use,
+            parts.task_address,
+            limits,
+            work_parts(parts),
+            settings.materialize_rows_per_second,
+        )
+        runtime.loop("materialize", Materialize(needs, runtime.stopping.wait).step)
+        add_relay(parts)
+    return []
+
+
 def _add_worker(parts: Parts, name: str, worker: Worker[B, W], remind: Callable[[], object]) -> None:
     runtime, reminder_seconds = parts.runtime, parts.settings.reminder_seconds
     runtime.defer(name, worker.close)
@@ -209,7 +230,10 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     workers = open_workers(parts, sandboxes)
     spark = open_spark(parts)
     engine = open_engine(settings, index, workers, sandboxes, spark)
-    rules = KnownRules(index.organizations.stream_rules)
+    rules = KnownRules(
+        index.organizations.stream_rules,
+        find_versions=lambda organization: index.metric_rules.active(organization, LOGS.name),
+    )
     queries = CountedSqlQueries(engine, sandboxes, Outgrown(spark, sandboxes) if spark else None, rules.of)
     who = _authenticator(parts)
     service = QueryService(who, open_query_limits(settings), now_ns)
@@ -229,8 +253,9 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     again = Announcer(index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(index.sources, who, again)
     work = WorkApi(index.tending, who, Requeue(index.tending))
+    metric_rules = RulesApi(index.metric_rules, CheckedRules(index.metric_rules), who, index.rule_history)
     warm_queries_aside(sandboxes, parts.runtime.stopping)
-    apis = (sql, native, native_metrics, native_logs, prometheus, loki, tail, keys, objects, work)
+    apis = (sql, native, native_metrics, native_logs, prometheus, loki, tail, keys, objects, work, metric_rules)
     return [route for api in apis for route in api.routes()]
 
 
@@ -271,6 +296,7 @@ PARTS: dict[str, AddPart] = {
     "ingest": add_ingest,
     "compact": add_compact,
     "rollup": add_rollup,
+    "materialize": add_materialize,
     "sweeper": add_sweeper,
     "query-api": add_query_api,
 }

@@ -26,7 +26,7 @@ from lakerunner.settings import Settings
 # so waits of another query would end up to 5 ms late.
 _SWITCH_SECONDS = 0.0005
 # Doors (query-api, pubsub) open last, when all behind them is ready, and close first.
-UP = ("ingest", "compact", "rollup", "boxer", "sweeper", "query-api", "pubsub")
+UP = ("ingest", "compact", "rollup", "materialize", "boxer", "sweeper", "query-api", "pubsub")
 
 
 class Screen(Protocol):

@@ -44,6 +44,7 @@ from lakerunner.query.metrics.rollup_rows import warm as warm_windows
 from lakerunner.query.metrics.ties import warm as warm_ties
 from lakerunner.query.metrics.warm_kernels import warm as warm_functions
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.series.part_sums import warm as warm_parts
 from lakerunner.services.preflight import WORKER
 from lakerunner.services.runtime import Runtime
 
@@ -61,10 +62,10 @@ _SHARES: dict[str, tuple[Warm, ...]] = {
     "traces": (partial(warm_signal, "traces"),),
     "functions": (warm_functions,),
     "remote-write": (warm_remote_write,),
-    "samples": (warm_scans, warm_ties, warm_windows, warm_rows),
+    "samples": (warm_scans, warm_ties, warm_windows, warm_rows, warm_parts),
     "lines": (warm_json, warm_logfmt, warm_patterns, warm_levels),
     "push": (warm_checks,),
-    "tending": (warm_fold, warm_merges),
+    "tending": (warm_fold, warm_merges, warm_parts),
 }
 _QUERY_SHARES = ("functions", "samples", "lines")
 _SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
@@ -72,6 +73,7 @@ _SHARES_OF_PARTS: dict[str, tuple[str, ...]] = {
     "ingest": ("logs", "metrics", "traces", "remote-write"),
     "compact": ("tending",),
     "rollup": ("tending",),
+    "materialize": ("logs", "metrics", "lines"),
     "query-api": _QUERY_SHARES,
     WORKER: _QUERY_SHARES,
 }

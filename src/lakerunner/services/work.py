@@ -35,6 +35,7 @@ _CONFLICTS = 20  # this many in a row are not chance
 
 B = TypeVar("B", bound=CompactBox | RollupBox)
 W = TypeVar("W")
+R = TypeVar("R")
 
 
 class WorkKind(Protocol[B, W]):
@@ -93,6 +94,31 @@ class _Task(Generic[B]):
     failed: Work | None = None
     conflicts: int = 0
     recorded: set[frozenset[UUID]] = field(default_factory=set)
+
+
+def run_each(
+    run: Callable[[Sequence[W]], list[R]],
+    works: Sequence[W],
+    probe: Callable[[], None],
+    name: str,
+    failed: Callable[[str], R],
+) -> list[R]:
+    """Run works in one job; after a crash one by one, which finds the one that caused it: its result is `failed`."""
+    try:
+        return run(works)
+    except Exception as error:
+        if isinstance(error, Unavailable) and not isinstance(error, Crashed):
+            raise
+        probe()  # if other workers live, the work is to blame
+        is_bug = not isinstance(error, Crashed)
+        log.error("job failed", trace=is_bug, work=name, works=len(works), error=str(error))
+        if len(works) > 1:
+            return [one for work in works for one in run_each(run, [work], probe, name, failed)]
+        return [failed(f"{type(error).__name__}: {error}")]
+
+
+def _failed(reason: str) -> Outcome:
+    return Outcome((), error=reason)
 
 
 class Worker(Generic[B, W]):
@@ -168,25 +194,12 @@ class Worker(Generic[B, W]):
         for start in range(0, len(planned), self._parts.at_once):
             some = planned[start : start + self._parts.at_once]
             started = self._clock()
-            outcomes = self._run([work for _, work in some])
+            works = [work for _, work in some]
+            outcomes = run_each(self._kind.run, works, self._parts.probe, self._kind.name, _failed)
             for (task, work), outcome in zip(some, outcomes, strict=True):
                 if not self._finish(task, work, outcome, self._clock() - started):
                     again.append(task)
         return [task for task in tasks if task not in again]
-
-    def _run(self, works: Sequence[W]) -> list[Outcome]:
-        """Run works in one job; after a crash one by one, which finds the one that caused it."""
-        try:
-            return self._kind.run(works)
-        except Exception as error:
-            if isinstance(error, Unavailable) and not isinstance(error, Crashed):
-                raise
-            self._parts.probe()  # if other workers live, the work is to blame
-            is_bug = not isinstance(error, Crashed)
-            log.error("job failed", trace=is_bug, work=self._kind.name, works=len(works), error=str(error))
-            if len(works) > 1:
-                return [self._run([work])[0] for work in works]
-            return [Outcome((), error=f"{type(error).__name__}: {error}")]
 
     def _finish(self, task: _Task[B], work: W, outcome: Outcome, seconds: float) -> bool:
         """Commit a work or record its failure; return False if the box must be planned again."""

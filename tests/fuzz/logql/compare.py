@@ -64,7 +64,7 @@ def ask(engine: Engine, query: LogqlQuery) -> Ours:
         answer: Any = engine.answer(OWN, compile_logql(question, query.end), Options(query.end, text=query.text))
         if isinstance(answer, SeriesAnswer):
             (group,) = answer
-            return Ours(series=_series_of(group.value, question.steps.times))
+            return Ours(series=series_of(group.value, question.steps.times))
         rows = [row for batch in answer for row in batch.to_pylist()]
         return Ours(tuple((row["timestamp"], row["line"], _kinds(row)) for row in rows))
     except UserError as error:
@@ -75,7 +75,7 @@ def _kinds(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["stream"]), str(row["metadata"]), str(row["parsed"])
 
 
-def _series_of(value: Any, times: Any) -> Any:
+def series_of(value: Any, times: Any) -> Any:
     if isinstance(value, Scalar):
         points = tuple(
             (int(t), repr(float(v))) for t, v in zip(times, np.broadcast_to(value.values, len(times)), strict=True)

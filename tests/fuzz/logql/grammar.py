@@ -112,6 +112,7 @@ _GROUPED = (
     "stdvar_over_time",
     "quantile_over_time",
 )
+_DROP_ERRORS = " | drop __error__, __error_details__"
 _AGGREGATIONS = ("sum", "sum", "sum", "avg", "count", "max", "min", "stddev", "stdvar")
 
 
@@ -259,6 +260,12 @@ class Grammar:
             found += ["__error__", "__error_details__"]
         return f"| {self._one(('drop', 'keep'))} {', '.join(found)}"
 
+    def rule_selector(self) -> str:
+        """Return a log query that a rule can have."""
+        makers = (self._line_filter, self._parser, self._label_filter, self._no_errors)
+        stages = (self._chance.choice(makers)() for _ in range(self._chance.choice((0, 1, 2, 2, 3))))
+        return " ".join((self.selector(), *(stage for stage in stages if stage not in ("| unpack", _DROP_ERRORS))))
+
     # ---- metrics
 
     def metric(self, depth: int, *, instant: bool = False) -> str:
@@ -313,7 +320,7 @@ class Grammar:
         return f"{op}({parameter}{self.selector()} {parser}{stages} {unwrap} {after} {length}{offset}){grouping}"
 
     def _no_errors(self) -> str:
-        return self._one(("", '| __error__=""', " | drop __error__, __error_details__", '| __error__=""'))
+        return self._one(("", '| __error__=""', _DROP_ERRORS, '| __error__=""'))
 
     def _vectors(self, depth: int) -> str:
         left, right = self.vector(depth - 1), self.vector(depth - 1)

@@ -16,7 +16,7 @@ from uuid import UUID
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from conformance.answer import LogEntry
-from conformance.logql_push import ingest_lines, push_request
+from conformance.logql_push import LIMITS, push_request
 from fuzz.logql.lines import Delivery
 from lakerunner.bus.topics import IngestBox
 from lakerunner.model.protobuf import varint
@@ -26,12 +26,14 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
+from lakerunner.pipeline.ingest import BoxResult, ingest_group
+from lakerunner.pipeline.part_segments import NO_RULES, RuleBook
 from lakerunner.query.engine import Engine
 from query.sample_lake import OWN, Lake, removed
 from query.test_random_sql import Several
 
 ROW_GROUP_ROWS = 16
-_LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)
+COMPACT_LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)
 
 
 @contextmanager
@@ -52,11 +54,11 @@ def random_lakes(directory: Path, deliveries: Sequence[Delivery]) -> Iterator[Ma
         with small_row_groups():
             plain = Lake(directory / "plain")
             plain.all += ingested(plain, deliveries)
-            bare = Lake(_copied(directory, "bare"))
+            bare = Lake(copied(directory, "bare"))
             bare.all = list(plain.all)
             for path in (directory / "bare" / "store").rglob(f"*{SIDE_FILE}"):
                 path.unlink()
-            merged = Lake(_copied(directory, "merged"))
+            merged = Lake(copied(directory, "merged"))
             merged.all = compacted(merged, plain.all)
         for lake in (plain, bare, merged):
             stack.callback(removed, lake.directory)
@@ -69,28 +71,34 @@ def random_lakes(directory: Path, deliveries: Sequence[Delivery]) -> Iterator[Ma
         }
 
 
-def _copied(directory: Path, name: str) -> Path:
+def copied(directory: Path, name: str) -> Path:
     shutil.copytree(directory / "plain" / "store", directory / name / "store")
     return directory / name
 
 
 def ingested(lake: Lake, deliveries: Sequence[Delivery], organization: UUID = OWN) -> list[Segment]:
     """Ingest each delivery by itself, in the order of their coming."""
+    return [
+        replace(one, ingested=number + 1)
+        for number, delivery in enumerate(deliveries)
+        for one in ingest_delivery(lake, delivery, number, organization).segments
+    ]
+
+
+def ingest_delivery(
+    lake: Lake, delivery: Delivery, number: int, organization: UUID = OWN, book: RuleBook = NO_RULES
+) -> BoxResult:
+    """Ingest one delivery, the `number`th."""
     address = StoreAddress((lake.directory / "store").as_uri())
-    segments: list[Segment] = []
-    for number, delivery in enumerate(deliveries):
-        ending, data = (
-            ("lokipb", framed(pushed(delivery))) if delivery.kind == "loki" else ("binpb", exported(delivery))
-        )
-        key = f"otel-raw/{organization}/fuzz/logs-{number}.{ending}"
-        store = open_store(address)
-        store.put(key, data)
-        meta = store.head(key)
-        source = SourceObject(store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
-        result = ingest_lines(address, IngestBox(organization, "fuzz", "logs", (source,)))
-        assert not result.failed, result.failed
-        segments += [replace(one, ingested=number + 1) for one in result.segments]
-    return segments
+    ending, data = ("lokipb", framed(pushed(delivery))) if delivery.kind == "loki" else ("binpb", exported(delivery))
+    key = f"otel-raw/{organization}/fuzz/logs-{number}.{ending}"
+    store = open_store(address)
+    store.put(key, data)
+    meta = store.head(key)
+    source = SourceObject(store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
+    result = ingest_group(IngestBox(organization, "fuzz", "logs", (source,)), address, LIMITS, book=book)
+    assert not result.failed, result.failed
+    return result
 
 
 def compacted(lake: Lake, segments: Sequence[Segment]) -> list[Segment]:
@@ -98,7 +106,7 @@ def compacted(lake: Lake, segments: Sequence[Segment]) -> list[Segment]:
     ordered = tuple(sorted(segments, key=lambda one: one.ingested))
     first = ordered[0]
     work = CompactWork(first.organization, first.collector, "logs", 0, 1, ordered)
-    outcome = compact_work(work, address, _LIMITS)
+    outcome = compact_work(work, address, COMPACT_LIMITS)
     assert not outcome.error, outcome.error
     return list(outcome.segments)
 

@@ -17,6 +17,7 @@ from lakerunner.api.loki.loki_errors import LokiError
 from lakerunner.logql.text.amounts import parse_float, parse_prometheus_duration
 from lakerunner.model.display import go_quote
 from lakerunner.model.time import DAY_NS, HOUR_NS, MAX_NS, MIN_NS, SECOND_NS, read_time
+from lakerunner.plan.explain import Explain
 
 Direction = Literal["backward", "forward"]
 DEFAULT_LIMIT = 100
@@ -107,6 +108,20 @@ class LogParameters(FormParameters):
         if found < 0:
             raise LokiError("interval must be >= 0")
         return found
+
+    def materialized(self) -> bool:
+        """Parse whether points of rules may stand for lines: yes, unless it is off."""
+        text = self.text("materialized")
+        if text not in ("", "on", "off"):
+            raise LokiError(f"invalid materialized '{text}': use on or off")
+        return text != "off"
+
+    def explain(self) -> Explain:
+        """Parse what is wanted: the answer, its plan, or its plan and what it took."""
+        text = self.text("explain")
+        if text not in ("", *(one.value for one in Explain)):
+            raise LokiError(f"invalid explain '{text}': use plan or analyze")
+        return Explain(text or "no")
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Parse a list with commas."""

@@ -42,6 +42,7 @@ from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Pipeline
 from lakerunner.model.display import go_quote
 from lakerunner.model.errors import TooLarge
+from lakerunner.plan.explain import Explain
 from lakerunner.query.engine import Engine
 from lakerunner.query.options import Options
 from lakerunner.query.series_answer import SeriesAnswer
@@ -63,7 +64,8 @@ class LokiLimits:
 class LogRequest:
     """A parsed request. `limit` is the maximum number of entries. `interval_ns`: an entry is left out if it is less
     than this after the one before it. `categorized`: the labels of entries are told apart by kind. `is_parquet`: the
-    client wants Parquet. `max_bytes`: of the lines and labels of the answer."""
+    client wants Parquet. `max_bytes`: of the lines and labels of the answer. `materialized`: points of rules may stand
+    for lines. `explain`: the answer is the plan, as lines of text."""
 
     question: LogqlQuestion
     limit: int
@@ -71,6 +73,12 @@ class LogRequest:
     categorized: bool = False
     is_parquet: bool = False
     max_bytes: int = 64 << 20
+    materialized: bool = True
+    explain: Explain = Explain.NO
+
+    def told(self, given: LogParameters) -> LogRequest:
+        """Return the request with the parameters that Loki does not have."""
+        return replace(self, materialized=given.materialized(), explain=given.explain())
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,8 @@ class LogQueries:
         direction = given.direction()
         question = LogqlQuestion(given.text("query"), at, at, 0, limit, direction, limits=self.most.query)
         parquet = accepts_parquet(asked.http.headers.get("accept", ""))
-        return await self._answer(asked, LogRequest(question, limit, is_parquet=parquet), _body)
+        request = LogRequest(question, limit, is_parquet=parquet)
+        return await self._answer(asked, request.told(given), _body)
 
     async def range(self, asked: QueryRequest, given: LogParameters) -> Response:
         return await self._answer(asked, self._range_request(asked, given, given.text("query")), _body)
@@ -119,7 +128,8 @@ class LogQueries:
         headers = asked.http.headers
         parquet = accepts_parquet(headers.get("accept", ""))
         categorized = is_categorized(headers) and not parquet
-        return LogRequest(question, limit, interval, categorized, parquet, self.most.answer_bytes)
+        request = LogRequest(question, limit, interval, categorized, parquet, self.most.answer_bytes)
+        return request.told(given)
 
     async def _answer(
         self, asked: QueryRequest, parsed: LogRequest, body: Callable[[Any, LogRequest, float], AnswerBody]
@@ -130,8 +140,11 @@ class LogQueries:
             planning = time.perf_counter()
             cut = replace(parsed.question.limits, cut_answer=is_drilldown(asked.http.headers))
             question = replace(parsed.question, rules=self.rules.of(asked.organization), limits=cut)
+            if parsed.materialized:
+                question = replace(question, versions=self.rules.versions(asked.organization))
             plan = compile_logql(question, now_ns)
-            options = Options(now_ns, text=parsed.question.text, planned=time.perf_counter() - planning)
+            planned = time.perf_counter() - planning
+            options = Options(now_ns, explain=parsed.explain, text=parsed.question.text, planned=planned)
             return self.engine.answer(asked.organization, plan, options)
 
         log_tags(asked)
@@ -160,6 +173,9 @@ def is_categorized(headers: Mapping[str, str]) -> bool:
 
 def _body(answer: Any, parsed: LogRequest, began: float) -> AnswerBody:
     """Compute the answer, and return its text."""
+    if parsed.explain is not Explain.NO:
+        lines = (f"{row['plan']}\n".encode() for batch in answer for row in batch.to_pylist())
+        return AnswerBody(lines, "text/plain; charset=utf-8")
     if isinstance(answer, SeriesAnswer):
         (group,) = answer
         group, cut = cut_series(group, parsed.question.limits.max_series)

@@ -81,6 +81,10 @@ _RESULT = record(
     encodingFlags=array(TEXT),
 )
 _NAME = Parameter("name", "path", TEXT, "name of the label", "service_name")
+_OWN = (
+    _text("materialized", "off: metrics that rules made of lines are not read in their place"),
+    _text("explain", "plan, or analyze: return the plan as lines of text, instead of the answer or after running it"),
+)
 QUERY = _operation(
     "Run a LogQL metric query at one time",
     _answer(_RESULT),
@@ -88,6 +92,7 @@ QUERY = _operation(
     _time("time", "time to evaluate at; default: now"),
     _LIMIT,
     _DIRECTION,
+    *_OWN,
     parquet=True,
 )
 QUERY_RANGE = _operation(
@@ -99,6 +104,7 @@ QUERY_RANGE = _operation(
     _LIMIT,
     _DIRECTION,
     _text("interval", "return at most one entry in this time, such as 10s"),
+    *_OWN,
     description="Header X-Loki-Response-Encoding-Flags: categorize-labels tells the labels of entries apart by kind.",
     parquet=True,
 )

@@ -49,10 +49,12 @@ _logger = logging.getLogger("lakerunner.api.native")
 
 @dataclass(frozen=True)
 class LogsRequest:
-    """A parsed request. `fields`: the tags that lines are returned with; None: all."""
+    """A parsed request. `fields`: the tags that lines are returned with; None: all. `materialized`: points of
+    rules may stand for lines."""
 
     question: LogqlQuestion
     fields: frozenset[str] | None = None
+    materialized: bool = True
 
     @classmethod
     def parse(cls, body: Mapping[str, Any], now_ns: int, most: LokiLimits) -> LogsRequest:
@@ -66,7 +68,7 @@ class LogsRequest:
         backward = boolean_field(body, "reverse", default=True)
         direction: Any = "backward" if backward else "forward"
         question = LogqlQuestion(text, time.start_ns, time.end_ns, step, limit, direction, limits=most.query)
-        return cls(question, _fields(body))
+        return cls(question, _fields(body), boolean_field(body, "materialized", default=True))
 
 
 def _query(body: Mapping[str, Any]) -> str:
@@ -107,8 +109,11 @@ class NativeLogsApi:
         text = parsed.question.text
 
         def begin() -> Any:
-            plan = compile_logql(replace(parsed.question, rules=self.rules.of(asked.organization)), now_ns)
-            return self.engine.answer(asked.organization, plan, Options(now_ns, text=text))
+            question = replace(parsed.question, rules=self.rules.of(asked.organization))
+            if parsed.materialized:
+                question = replace(question, versions=self.rules.versions(asked.organization))
+            options = Options(now_ns, text=text)
+            return self.engine.answer(asked.organization, compile_logql(question, now_ns), options)
 
         async def write(answer: Any, close: Close) -> Response:
             return Stream(_events(answer, parsed), operations.EVENTS, close)

@@ -124,7 +124,7 @@ LOGQL = Operation(
     body={
         JSON: Body(
             record(
-                "q s? e? step? limit? reverse? fields?",
+                "q s? e? step? limit? reverse? fields? materialized?",
                 q=text("LogQL"),
                 s=_time("start", "one hour before `e`"),
                 e=_time("end, excluded", "now"),
@@ -132,6 +132,7 @@ LOGQL = Operation(
                 limit={**COUNT, "description": "maximum number of lines; default: 1,000"},
                 reverse=flag("true (default): newest lines first"),
                 fields=array(TEXT, description="tags to return with lines; default: all"),
+                materialized=flag("true (default): metrics of rules may stand for lines"),
             ),
             {"q": '{service_name=~".+"}', "s": "now-1h", "e": "now"},
         )

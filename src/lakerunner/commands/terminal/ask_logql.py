@@ -52,7 +52,9 @@ _COLOURS = {
 @dataclass(frozen=True)
 class LogqlCommand:
     """The options of the command. `start`, `end` and `at` are times of the native API; `at`: evaluate at this time
-    only. `limit` 0: all lines. `before` and `after`: lines around each hit."""
+    only. `limit` 0: all lines. `before` and `after`: lines around each hit.
+    `explain`: show the plan (plan) or the plan and what it took (analyze). `materialized`: metrics that rules make of
+    lines may be read in their place."""
 
     text: str
     start: str = ""
@@ -66,6 +68,8 @@ class LogqlCommand:
     labels: bool = True
     before: int = 0
     after: int = 0
+    explain: str = ""
+    materialized: bool = True
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -76,6 +80,8 @@ class LogqlCommand:
             raise UserError("--at is one time: --from, --to, --since and --step need a range")
         if self.is_whole and (self.at or self.before or self.after):
             raise UserError("an export of all lines (--limit 0, csv, parquet) takes no --at, -A, -B or -C")
+        if self.explain and (self.is_whole or self.before or self.after):
+            raise UserError("--plan and --analyze explain a query with a limit of lines, without -A, -B and -C")
         if self.form in (CSV, PARQUET) and self.limit not in (0, DEFAULT_LIMIT):
             raise UserError(f"--output {self.form} writes all lines: leave --limit out, or use --output jsonl")
 
@@ -122,10 +128,16 @@ def _ask(client: Client, command: LogqlCommand, now_ns: int) -> None:
     step_ms = max(1, _duration_ns("--step", step) // MS_NS)
     asked = {"query": command.text, "limit": str(command.limit)}
     asked |= {"direction": "forward" if command.forward else "backward"}
+    asked |= {} if command.materialized else {"materialized": "off"}
+    at = {"time": iso_time(times.end_ns)}
+    bounds = {"start": iso_time(times.start_ns), "end": iso_time(times.end_ns), "step": step}
+    if command.explain:
+        endpoint, of = ("query", at) if command.at else ("query_range", bounds)
+        sys.stdout.write(for_terminal(client.explain_logql(endpoint, asked | of, command.explain), sys.stdout))
+        return
     if command.at:
-        answer = client.logql("query", {**asked, "time": iso_time(times.end_ns)})
+        answer = client.logql("query", asked | at)
     else:
-        bounds = {"start": iso_time(times.start_ns), "end": iso_time(times.end_ns), "step": step}
         around = bool(command.before or command.after)
         answer = client.logql("query_range", asked | bounds, by_kind=around)
         if around and answer["data"]["resultType"] == "streams":

@@ -117,6 +117,10 @@ class Client:
         `by_kind`: the labels of entries are told apart by kind."""
         return self._json("POST", f"{_LOKI}/{endpoint}", {}, parameters, _BY_KIND if by_kind else {})
 
+    def explain_logql(self, endpoint: str, parameters: Mapping[str, str], how: str) -> str:
+        """Return the lines of the plan; `how` is plan or analyze."""
+        return self._content("POST", f"{_LOKI}/{endpoint}", {}, {**parameters, "explain": how}).decode()
+
     def log_context(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         """Return the lines before and after a line of a stream."""
         return self._json("GET", f"{_LOGS}/context", parameters)
@@ -184,14 +188,24 @@ class Client:
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
+        body: dict[str, Any] = orjson.loads(self._content(method, path, params, form, headers))
+        return body
+
+    def _content(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | list[str]],
+        form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
         try:
             response = self._http.request(method, path, params=params, data=form, headers=headers)
         except httpx.TransportError as error:
             raise self._away(error) from error
         if response.status_code != 200:
             raise _error_in(response)
-        body: dict[str, Any] = orjson.loads(response.content)
-        return body
+        return response.content
 
     @contextmanager
     def _asked(self, path: str, body: Mapping[str, Any]) -> Iterator[httpx.Response]:

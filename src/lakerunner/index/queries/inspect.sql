@@ -3,7 +3,7 @@
 -- name: live
 -- Live segments of an organization in the order of their ids, a page at a time.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND state = 'live' AND id > %(after)s
 ORDER BY id LIMIT %(limit)s
@@ -11,7 +11,7 @@ ORDER BY id LIMIT %(limit)s
 -- name: tier
 -- Live segments of a collector's tier with a row in the range, in the order in which they came in.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
   AND frequency_ms = %(frequency_ms)s AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -185,7 +185,7 @@ ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 -- Live segments of raw rows with a row in the range that may hold rows of objects that ended until `born`, or with it if
 -- `exact`. One that was never merged holds rows of the objects of its own commit.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
   AND frequency_ms = 0 AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s

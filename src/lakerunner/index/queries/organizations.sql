@@ -20,5 +20,8 @@ WHERE id = %(id)s
 -- name: stream_rules
 SELECT stream_rules FROM lrdb.organizations WHERE id = %(id)s
 
+-- name: lock_stream_rules
+SELECT stream_rules FROM lrdb.organizations WHERE id = %(id)s FOR NO KEY UPDATE
+
 -- name: set_stream_rules
 UPDATE lrdb.organizations SET stream_rules = %(rules)s::jsonb WHERE id = %(id)s

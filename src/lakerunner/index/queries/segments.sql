@@ -3,15 +3,20 @@ INSERT INTO lrdb.column_sets (id, columns)
 SELECT id, columns::json FROM unnest(%(ids)s::bigint[], %(columns)s::text[]) AS a (id, columns) ORDER BY id
 ON CONFLICT (id) DO NOTHING
 
+-- name: insert_rule_sets
+INSERT INTO lrdb.rule_sets (id, rules)
+SELECT id, rules::bigint[] FROM unnest(%(ids)s::bigint[], %(rules)s::text[]) AS a (id, rules) ORDER BY id
+ON CONFLICT (id) DO NOTHING
+
 -- name: insert
 INSERT INTO lrdb.segments
     (id, organization, collector, signal, start_ns, end_ns, frequency_ms, level, sort_version, rows, bytes,
-     column_set, statistics, fingerprints, ingested, rolled, inputs)
+     column_set, statistics, fingerprints, ingested, rolled, rule_set, inputs)
 VALUES
     (%(id)s, %(organization)s, %(collector)s, %(signal)s, %(start_ns)s, %(end_ns)s, %(frequency_ms)s, %(level)s,
      %(sort_version)s, %(rows)s, %(bytes)s, %(column_set)s, %(statistics)s::json, %(fingerprints)s::bigint[],
      coalesce(nullif(%(ingested)s::bigint, 0), nextval('lrdb.segments_ingested')), %(rolled)s,
-     %(inputs)s::uuid[])
+     %(rule_set)s::bigint, %(inputs)s::uuid[])
 ON CONFLICT (id) DO NOTHING
 
 -- name: replace
@@ -71,7 +76,7 @@ WITH expired AS (
         WHERE organization = %(organization)s AND signal = %(signal)s GROUP BY frequency_ms) AS of_all
 ), picked AS (
     SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-           statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+           statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
     FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -93,7 +98,7 @@ WITH expired AS (
       AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
 ), wanted AS (
     SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-           statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+           statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
     FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -150,7 +155,7 @@ ORDER BY s.frequency_ms
 -- name: pick_tiles
 -- Like pick_pruned, for several frequencies, each at its own times. A segment is returned once for each of these.
 SELECT id, organization, collector, signal, s.start_ns, s.end_ns, rows, bytes, sort_version, s.frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM unnest(%(frequencies)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[]) AS tile (frequency_ms, start_ns, end_ns)
 JOIN lrdb.segments AS s
   ON s.frequency_ms = tile.frequency_ms AND s.start_ns < tile.end_ns AND s.end_ns > tile.start_ns
@@ -172,13 +177,16 @@ WHERE organization = %(organization)s AND signal = %(signal)s AND state = 'live'
 
 -- name: get
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, fingerprints, ingested, rolled, column_set
+       statistics, fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[])
 ORDER BY start_ns, id
 
 -- name: column_sets
 SELECT id, columns FROM lrdb.column_sets WHERE id = ANY(%(ids)s::bigint[])
+
+-- name: rule_sets
+SELECT id, rules FROM lrdb.rule_sets WHERE id = ANY(%(ids)s::bigint[])
 
 -- name: totals
 SELECT count(*), coalesce(sum(rows), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM lrdb.segments
@@ -195,7 +203,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_current_xact_id
 
 -- name: committed
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE ingested > %(after)s AND organization = ANY(%(organizations)s::uuid[])
   AND signal = 'logs' AND frequency_ms = 0 AND level = 0

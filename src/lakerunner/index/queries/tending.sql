@@ -3,7 +3,7 @@
 -- name: live
 -- Those of these that are still to be worked on.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[]) AND state = 'live' AND aside IS NULL
 ORDER BY ingested, id
@@ -11,7 +11,7 @@ ORDER BY ingested, id
 -- name: overlapping
 -- All live segments of one collector's tier in the time range and in the range of `ingested`.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
   AND frequency_ms = %(frequency_ms)s AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -31,7 +31,7 @@ WHERE id IN (
 
 -- name: aside
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE state = 'live' AND aside IS NOT NULL AND organization = %(organization)s
 ORDER BY start_ns, id LIMIT %(limit)s
@@ -104,13 +104,13 @@ WITH small AS (
     ORDER BY random() LIMIT %(limit)s
 )
 SELECT s.id, s.organization, s.collector, s.signal, s.start_ns, s.end_ns, s.rows, s.bytes, s.sort_version,
-       s.frequency_ms, s.level, s.statistics, '{}'::bigint[] AS fingerprints, s.ingested, s.rolled, s.column_set
+       s.frequency_ms, s.level, s.statistics, '{}'::bigint[] AS fingerprints, s.ingested, s.rolled, s.rule_set, s.column_set
 FROM groups AS g CROSS JOIN unnest(g.ids) AS of_group (id) JOIN lrdb.segments AS s ON s.id = of_group.id
 ORDER BY s.organization, s.collector, s.signal, s.frequency_ms, s.ingested LIMIT %(most)s
 
 -- name: to_roll
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, rule_set, column_set
 FROM lrdb.segments
 WHERE state = 'live' AND signal = 'metrics' AND NOT rolled AND aside IS NULL AND frequency_ms = %(frequency_ms)s
   AND created_at < now() - make_interval(secs => %(seconds)s)

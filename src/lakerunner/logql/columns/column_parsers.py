@@ -22,14 +22,16 @@ from lakerunner.logql.columns.pattern_parts import extract_pattern
 from lakerunner.logql.stages.hints import ParserHints
 from lakerunner.logql.stages.line_labels import EXTRACTED, LineLabels
 from lakerunner.logql.text.syntax import Json, Logfmt, Pattern
+from lakerunner.model.regex import search_column
 
 ColumnStage = Callable[[LineColumns], None]
 _Extract = Callable[[pa.Array, Sequence[str]], Extracted]
+_NO_OBJECT = r"^[ \n\r\t]*[^ \n\r\t{]"
 _NO_KEY = "\0"  # a name that no key of a line has: with it a kernel never finds all
 
 
 def json_parser(stage: Json, hints: ParserHints) -> ColumnStage | None:
-    return None if stage.extractions else _parser(extract_json, hints)
+    return None if stage.extractions else _parser(extract_json, hints, _NO_OBJECT)
 
 
 def logfmt_parser(stage: Logfmt, hints: ParserHints) -> ColumnStage | None:
@@ -42,7 +44,8 @@ def pattern_parser(stage: Pattern, hints: ParserHints) -> ColumnStage | None:
     return _parser(lambda lines, names: extract_pattern(lines, stage, names), hints)
 
 
-def _parser(extract: _Extract, hints: ParserHints) -> ColumnStage | None:
+def _parser(extract: _Extract, hints: ParserHints, failing: str = "") -> ColumnStage | None:
+    """Return the stage. `failing` is a pattern of lines that the row stage cannot read at all."""
     if hints.no_labels:
         return _nothing
     if not hints.required:
@@ -53,6 +56,10 @@ def _parser(extract: _Extract, hints: ParserHints) -> ColumnStage | None:
         stored = _stored(columns, names)
         found = extract(columns.lines, [*names, _NO_KEY] if stored else names)
         columns.odd |= found.odd
+        rows = np.flatnonzero(found.odd)
+        if failing and columns.lines is not None and len(rows):
+            fails = search_column(columns.lines.take(pa.array(rows)), failing)
+            columns.alike[rows] = fails.to_numpy(zero_copy_only=False)
         for name, column in found.columns.items():
             if name != _NO_KEY:
                 _add(columns, name, column, stored.get(name))

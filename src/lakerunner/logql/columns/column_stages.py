@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.logql.columns.column_parsers import ColumnStage, json_parser, logfmt_parser, pattern_parser
 from lakerunner.logql.columns.line_columns import LineColumns, joint_codes
-from lakerunner.logql.stages.hints import ParserHints
+from lakerunner.logql.stages.hints import NO_HINTS, ParserHints
 from lakerunner.logql.stages.label_filter import LabelsTest, labels_test
 from lakerunner.logql.stages.line_filter import line_test, tested_alternatives
 from lakerunner.logql.stages.line_labels import LineLabels
@@ -42,7 +42,7 @@ from lakerunner.logql.text.syntax import (
     TextTest,
     Unpack,
 )
-from lakerunner.model.regex import compile_search, search_column
+from lakerunner.model.regex import compile_search, find_text, search_column
 
 _NO_LABELS: Mapping[str, str] = {}
 _SEEN_IN_TEMPLATES = ("__line__", "__timestamp__")  # what labels alone do not determine
@@ -94,11 +94,9 @@ def _line_mask(stage: LineFilter) -> LineMask:
 def _find_text(lines: pa.Array, text: str) -> Any:
     if not text:
         return np.ones(len(lines), np.bool_)
-    try:
-        pattern = text.encode()
-    except UnicodeEncodeError:  # bytes that are not UTF-8, which only odd lines have
+    if any("\ud800" <= sign <= "\udfff" for sign in text):  # bytes that are not UTF-8, which only odd lines have
         return np.zeros(len(lines), np.bool_)
-    return _booleans(pc.match_substring(lines, pattern))
+    return _booleans(find_text(lines, text))
 
 
 def _find_regex(lines: pa.Array, pattern: str) -> Any:
@@ -233,6 +231,16 @@ def split_stages(stages: Iterable[Stage], hints: ParserHints) -> SplitStages | N
         else:
             return None
     return SplitStages(tuple(filters), tuple(others), tuple(of_labels), reads_line, parses_line)
+
+
+def leave_to_rows(stages: Iterable[Stage]) -> SplitStages:
+    """Return stages of which only the line filters run over columns. None of the stages may change the line."""
+    filters = (line_filter(stage, NO_HINTS) for stage in stages if isinstance(stage, LineFilter))
+    return SplitStages(tuple(filter(None, filters)), (_mark_all_odd,), (), reads_line=True, parses_line=True)
+
+
+def _mark_all_odd(columns: LineColumns) -> None:
+    columns.odd[:] = True
 
 
 def _needs_line(stage: Stage) -> bool:

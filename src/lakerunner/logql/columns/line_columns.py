@@ -21,6 +21,7 @@ from lakerunner.logql.columns.selected_streams import SelectedStreams
 from lakerunner.logql.stages.line_labels import ERROR, ERROR_DETAILS, EXTRACTED, PRESERVE_ERROR
 from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.model.streams.body_lines import body_lines
 from lakerunner.model.streams.line_level import line_level
 from lakerunner.model.streams.line_levels import LINE_LEVELS, line_levels
 from lakerunner.model.streams.log_record import (
@@ -29,7 +30,6 @@ from lakerunner.model.streams.log_record import (
     ResourceLabels,
     ScopeFields,
     holds_stored_levels,
-    line_of,
     metadata_of,
     scope_metadata_of,
     stated_level_of,
@@ -137,7 +137,8 @@ class Base(NamedTuple):
 
 class LineColumns:
     """Rows of streams that meet the selector. `lines` has "" for odd lines, whose text is in `odd_lines`; it is None if
-    no text is needed. `parsed` has the labels that parsers extracted."""
+    no text is needed. `parsed` has the labels that parsers extracted. `alike` are odd rows of which row stages learn no
+    more than that a parser fails."""
 
     def __init__(self, batch: pa.RecordBatch, lines: pa.Array | None, odd_lines: Mapping[int, str]) -> None:
         self.batch = batch
@@ -145,6 +146,7 @@ class LineColumns:
         self._rows = np.arange(batch.num_rows)
         self._odd_lines = odd_lines
         self.odd = np.isin(self._rows, list(odd_lines)) if odd_lines else np.zeros(batch.num_rows, np.bool_)
+        self.alike = np.zeros(batch.num_rows, np.bool_)
         self.parsed: dict[str, pa.Array] = {}
         self.origins: Sequence[RowOrigin] = ()
         self.origin_codes: Any = self._rows
@@ -162,6 +164,7 @@ class LineColumns:
         self.lines = None if self.lines is None else self.lines.filter(kept)
         self.parsed = {name: column.filter(kept) for name, column in self.parsed.items()}
         self._rows, self.odd, self.origin_codes = self._rows[mask], self.odd[mask], self.origin_codes[mask]
+        self.alike = self.alike[mask]
         if "_bases" in self.__dict__:
             bases, codes = self._bases
             self.__dict__["_bases"] = bases, codes[mask]
@@ -213,13 +216,15 @@ class LineColumns:
 
 
 class ColumnReader:
-    """Reads the rows of the streams that meet the matchers. It remembers streams and origins for further batches."""
+    """Reads the rows of the streams that meet the matchers. It remembers streams, and this many origins, for further
+    batches."""
 
-    def __init__(self, matchers: Matchers, needs: LineNeeds) -> None:
+    def __init__(self, matchers: Matchers, needs: LineNeeds, most_known: int = _MAX_KNOWN) -> None:
         self._stream = SelectedStreams(matchers, needs.rules)
         self._needs = needs
         self._rules = needs.rules
         self._unlevelled = replace(needs.rules, detect_levels=False)
+        self._most_known = most_known
         self._origins: dict[tuple[Any, ...], RowOrigin] = {}
 
     def select(self, batch: pa.RecordBatch) -> LineColumns:
@@ -235,12 +240,12 @@ class ColumnReader:
 
     def find_origins(self, columns: LineColumns) -> None:
         """Find what rows have in common."""
-        if len(self._origins) > _MAX_KNOWN:
-            self._origins.clear()
         names = self._origin_columns(columns.batch)
         key = (*_resource_key(columns.batch), *names[len(_RESOURCE) :])
         codes, first = joint_codes([columns.batch.column(name) for name in key])
         columns.set_origins([self._origin(names, one) for one in _values(columns.batch, names, first)], codes)
+        if len(self._origins) > self._most_known:
+            self._origins.clear()
 
     def _origin_columns(self, batch: pa.RecordBatch) -> tuple[str, ...]:
         fields = self._needs.fields
@@ -289,18 +294,28 @@ class ColumnReader:
 
     def _lines(self, batch: pa.RecordBatch) -> tuple[pa.Array, Mapping[int, str]]:
         """Return the lines, and those that no array can hold."""
-        lines, body = batch.column("message").fill_null(""), batch.column("body")
-        if body.null_count == len(body):
-            return lines, {}
-        texts, odd = [], {}
-        mask = body.is_valid()
-        for row in np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist():
-            stream = self._stream(*(batch.column(name)[row].as_py() for name in _RESOURCE))
-            text = line_of("", body[row].as_py(), is_loki=stream is not None and stream.is_loki)
-            if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-                odd[row], text = text, ""
-            texts.append(text)
-        return pc.replace_with_mask(lines, mask, pa.array(texts, lines.type)), odd
+        body = batch.column("body")
+        is_body = body.is_valid()
+        resources = zip(*(batch.column(name).filter(is_body).to_pylist() for name in _RESOURCE), strict=True)
+        streams = (self._stream(*one) for one in resources)
+        is_loki = [stream is not None and stream.is_loki for stream in streams]
+        return line_texts(batch.column("message").fill_null(""), body, is_loki)
+
+
+def line_texts(messages: pa.Array, bodies: pa.Array, is_loki: Sequence[bool]) -> tuple[pa.Array, Mapping[int, str]]:
+    """Return the lines of rows, and those that no array can hold. `is_loki` is for each row with a body."""
+    if bodies.null_count == len(bodies):
+        return messages, {}
+    is_body = bodies.is_valid()
+    texts = body_lines(bodies.filter(is_body), is_loki)
+    rows = np.flatnonzero(is_body.to_numpy(zero_copy_only=False)).tolist()
+    odd = {
+        row: text
+        for row, text in zip(rows, texts, strict=True)
+        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text)
+    }
+    plain = ["" if row in odd else text for row, text in zip(rows, texts, strict=True)]
+    return pc.replace_with_mask(messages, is_body, pa.array(plain, messages.type)), odd
 
 
 def _resource_key(batch: pa.RecordBatch) -> tuple[str, ...]:

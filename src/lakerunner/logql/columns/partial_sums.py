@@ -16,12 +16,12 @@ from math import gcd
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from lakerunner.logql.columns.column_samples import SampleBatch
 from lakerunner.logql.columns.deliveries import Deliveries, overlapping
 from lakerunner.logql.columns.line_columns import joint_codes
+from lakerunner.logql.stages.sample import series_text
 from lakerunner.model.labels import Labels
 from lakerunner.series.aggregations.aggregation import NotSplit
 
@@ -80,7 +80,7 @@ def sum_batch(
     """Return sums of values by series and end of a bucket. `deliveries` are (delivery, block, bits)."""
     numbers, first = joint_codes([codes, ends])
     sums = np.bincount(numbers, weights=values, minlength=len(first)) if len(numbers) else np.zeros(0)
-    texts = pa.array([orjson.dumps(labels).decode() for labels in series], pa.string())
+    texts = pa.array([series_text(labels) for labels in series], pa.string())
     none = pa.nulls(len(deliveries[0]), pa.int32())
     of_series = pa.concat_arrays([pa.array(codes[first], pa.int32()), none])
     zeros = np.zeros(len(none), np.int64)

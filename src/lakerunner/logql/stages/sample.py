@@ -7,7 +7,10 @@ its series makes the query fail, unless the query names `__error__`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+
+import orjson
 
 from lakerunner.logql.stages.hints import LabelNeeds, ParserHints, hints_of
 from lakerunner.logql.stages.label_filter import names_of_test
@@ -22,6 +25,7 @@ from lakerunner.model.labels import Labels, is_plain_label
 # What a sum may be pushed into: the sum of its groups is the same as that of all its series.
 _SUMMABLE = frozenset(("bytes_over_time", "bytes_rate", "sum_over_time", "rate", "count_over_time"))
 OF_BYTES = frozenset(("bytes_over_time", "bytes_rate"))
+_LONE = re.compile("[\ud800-\udfff]")
 _SeriesOf = Callable[[LineLabels], dict[str, str]]
 _Value = Callable[[str, LineLabels], float | None]
 
@@ -137,6 +141,14 @@ def _labels_but(labels: LineLabels, hidden: frozenset[str]) -> dict[str, str]:
     for own in (stream, metadata, parsed):
         found.update((name, value) for name, value in own.items() if name not in hidden)
     return found
+
+
+def series_text(labels: Labels) -> str:
+    """Return the labels as JSON, with U+FFFD for each byte that is not UTF-8."""
+    try:
+        return orjson.dumps(labels).decode()
+    except TypeError:
+        return orjson.dumps([[_LONE.sub("\ufffd", part) for part in pair] for pair in labels]).decode()
 
 
 def pipeline_error(labels: Labels) -> UserError:

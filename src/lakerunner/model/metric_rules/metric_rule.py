@@ -28,11 +28,16 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "metrics": ("sum",),
 }
 OF_FIELD = ("sum", "histogram")
+EVALUATED = ("logs",)  # signals whose rules make points, of what is ingested and of what is stored
 CONVERSIONS = ("bytes", "duration", "duration_seconds")
 _MOST_DIMENSIONS = 32
+_MOST_SERIES = 1_000_000
+# Characters of each text: ingest reads all rules of an organization for every box.
+_LONGEST = {"selector": 8192, "description": 1024, "metric": 255, "source_metric": 255}
 _TEXTS = ("name", "signal", "selector", "metric", "source_metric", "description")
 _MEASURE = re.compile(rf"(\w+)(?:\((?:({'|'.join(CONVERSIONS)})\()?([A-Za-z_][A-Za-z0-9_.]*)?\)?\))?")
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_NOT_STORED = re.compile("[\0\ud800-\udfff]")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -82,6 +87,10 @@ class MetricRule:
         checked_name("rule", self.name)
         if len(self.name) > 64:
             raise UserError(f"rule name {self.name!r} is too long: use 64 characters at most")
+        for field, most in _LONGEST.items():
+            _check_text(field, getattr(self, field), most)
+        for dimension in (self.measure.field, *self.dimensions):
+            _check_text("field or dimension", dimension, 255)
         signal_named(self.signal)
         if self.measure.kind not in KINDS[self.signal]:
             raise UserError(f"{self.signal} have no measure {self.measure}: use one of {', '.join(KINDS[self.signal])}")
@@ -94,8 +103,8 @@ class MetricRule:
                 raise UserError(f"dimension {name!r} is no label name: use letters, digits and '_'")
         if list(self.dimensions) != sorted(set(self.dimensions)) or len(self.dimensions) > _MOST_DIMENSIONS:
             raise UserError(f"dimensions are {_MOST_DIMENSIONS} at most, sorted, each once: {self.dimensions}")
-        if self.max_series < 1:
-            raise UserError("max_series is at least 1")
+        if not 1 <= self.max_series <= _MOST_SERIES:
+            raise UserError(f"max_series is at least 1 and at most {_MOST_SERIES}")
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _TEXTS} | {
@@ -118,7 +127,7 @@ class MetricRule:
         dimensions, limit = given.get("dimensions", []), given.get("max_series", DEFAULT_MAX_SERIES)
         if not isinstance(dimensions, list) or not all(isinstance(one, str) for one in dimensions):
             raise UserError("dimensions of a rule are a list of texts")
-        if not isinstance(limit, int) or not isinstance(given.get("enabled", True), bool):
+        if not isinstance(limit, int) or isinstance(limit, bool) or not isinstance(given.get("enabled", True), bool):
             raise UserError("max_series of a rule is a whole number, enabled is true or false")
         texts = {name: given[name] for name in _TEXTS if name in given}
         return cls(
@@ -130,20 +139,38 @@ class MetricRule:
         )
 
 
+def _check_text(field: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise UserError(f"{field} of a rule has {len(text)} characters: use {most} at most")
+    if _NOT_STORED.search(text):
+        raise UserError(f"{field} of a rule has a NUL or half a surrogate pair, which cannot be stored")
+
+
 @dataclass(frozen=True)
 class RuleVersion:
-    """One version of a rule, by its number in the index. `paused` says why it makes no points; "": it does."""
+    """One version of a rule, by its number in the index. `paused` says why it makes no points; "": it does. `since_ns`
+    is from when on it covers stored segments too; None: it covers what is ingested."""
 
     id: int
     organization: UUID
     version: int
     rule: MetricRule
     paused: str = ""
+    since_ns: int | None = None
 
     @property
     def collector(self) -> str:
         """Return the collector in whose name its points are stored."""
         return f"{RULE_PREFIX}{self.rule.name}.{self.version}"
+
+    @property
+    def state(self) -> str:
+        """Return whether it makes points, and why not, for people."""
+        if not self.rule.enabled:
+            return "disabled"
+        if self.rule.signal not in EVALUATED:
+            return f"waits: rules over {self.rule.signal} are stored, but not evaluated yet"
+        return f"paused: {self.paused}" if self.paused else "active"
 
     @property
     def is_active(self) -> bool:

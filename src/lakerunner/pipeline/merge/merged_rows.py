@@ -2,7 +2,8 @@
 
 Comes in: open segments, ordered by `ingested`, and how much memory their rows may take. Goes out: batches of the merged
 segment's schema, sorted by the signal's `sort_by`; rows with equal sort keys in the order of the inputs, then of their
-rows; of rows that were delivered twice the last one (pipeline/merge/duplicates.py).
+rows; of rows that were delivered twice the last one (pipeline/merge/duplicates.py). Rows that are parts
+(docs/decisions/0030) are added up instead, those of one sort key to one row.
 
 Some rows of each input are in memory, its lookahead. Rows before the smallest of the lookaheads' last keys cannot be
 followed by anything smaller: they are taken from all lookaheads until they fill a row group, which is then assembled.
@@ -12,7 +13,7 @@ reading finds by digests which of them are repeated (pipeline/merge/duplicates.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,8 +28,10 @@ from lakerunner.model.signal import SCOPES, SignalSpec
 from lakerunner.pipeline.merge.duplicates import Identify, drop_repeated, find_kept
 from lakerunner.pipeline.merge.inputs import Damaged, SegmentFile
 from lakerunner.pipeline.merge.lookahead import Lookahead, RowSlice, SortKey, rank_rows, sort_rows
+from lakerunner.pipeline.merge.output import concat_batches
 from lakerunner.pipeline.merge.unify import UnifiedColumns, move_attributes, unify
 from lakerunner.pipeline.segment.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
+from lakerunner.pipeline.segment.writer import Consumer
 from lakerunner.pipeline.steps.stream_columns import DERIVED, StreamColumns
 
 # The lookaheads take a tenth of the memory; the rest is for rows that are assembled, sorted and written.
@@ -39,14 +42,17 @@ _DIGEST_BYTES = 64  # memory for each row whose digest is compared with others
 # The columns' read buffers take a sixteenth of the memory; below the least size, disk reads would be too small.
 _BUFFERS, _LEAST_BUFFER, _MOST_BUFFER = 16, 4 << 10, 256 << 10
 RowFilter = Callable[[pa.RecordBatch], pa.Array]
+# Adds up the rows of each key, as pipeline/rollup/parts.py: (sorted rows, where each key begins and the last ends).
+AddRows = Callable[[pa.RecordBatch, Any], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class MergedRows:
     """The merged rows; iterating again starts at the first row. A batch has at most the rows of a row group. `memory`
     bounds the rows of the inputs. `row_filter` selects rows of an input batch, whose texts may be dictionaries.
-    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay. `derive` makes
-    columns of the others for inputs that lack them."""
+    `same_row` identifies rows that were delivered twice, of which the last stays; without it all stay. `dropped` gets
+    the others, in the columns of the merged segment. `derive` makes columns of the others for inputs that lack them.
+    `add` adds up rows, which may fill the columns `more`."""
 
     spec: SignalSpec
     inputs: Sequence[SegmentFile]
@@ -54,10 +60,14 @@ class MergedRows:
     row_filter: RowFilter | None = None
     same_row: Identify | None = None
     derive: Callable[[Sequence[Column]], StreamColumns] | None = None
+    dropped: Consumer | None = None
+    add: AddRows | None = None
+    more: tuple[str, ...] = ()
 
     @cached_property
     def unified(self) -> UnifiedColumns:
-        return unify(self.spec, self.inputs, [field.name for field in DERIVED] if self.derive else ())
+        derived = [field.name for field in DERIVED] if self.derive else []
+        return unify(self.spec, self.inputs, [*derived, *self.more])
 
     @cached_property
     def _derived(self) -> dict[int, StreamColumns]:
@@ -136,6 +146,9 @@ class MergedRows:
         """Yield the rows of this key, input after input, without repeated ones; finding those needs a second reading.
         All lookaheads start with this key."""
         keep = None
+        if self.add is not None:
+            yield [one for lookahead in lookaheads for one in self._added_run(lookahead, key, self.add)]
+            return
         if self.same_row is not None:
             rows = sum(self.inputs[lookahead.number].segment.rows for lookahead in lookaheads)
             at_once = max(self.memory // _LOOKAHEADS // _DIGEST_BYTES, _LEAST_ROWS)
@@ -146,10 +159,25 @@ class MergedRows:
                 if keep is None:
                     yield [part]
                     continue
-                chosen = part.batch.filter(pa.array(keep[place : place + part.rows]))
+                is_kept = keep[place : place + part.rows]
+                chosen = part.batch.filter(pa.array(is_kept))
                 place += part.rows
+                if chosen.num_rows < part.rows:
+                    others = part.batch.filter(pa.array(~is_kept))
+                    self._drop(self._shaped(RowSlice(part.input, others, 0, others.num_rows)))
                 if chosen.num_rows:
                     yield [RowSlice(part.input, chosen, 0, chosen.num_rows)]
+
+    def _added_run(self, lookahead: Lookahead, key: SortKey, add: AddRows) -> list[RowSlice]:
+        """Return the sum of the rows of this key, of which one batch is in memory at a time."""
+        held: list[pa.RecordBatch] = []
+        for part in lookahead.run(key):
+            batch = part.batch
+            for name in [one for one in self.more if one not in batch.schema.names]:
+                batch = batch.append_column(name, pa.nulls(batch.num_rows, self.schema.field(name).type))
+            batch = concat_batches([*held, batch])
+            held = list(add(batch, np.array([0, batch.num_rows])))
+        return [RowSlice(lookahead.number, one, 0, one.num_rows) for one in held]
 
     def _identities(
         self, lookaheads: Sequence[Lookahead], key: SortKey, same_row: Identify
@@ -183,6 +211,9 @@ class MergedRows:
         columns = {name: _concat_arrays([columns.pop(name) for columns in shaped]) for name in self.schema.names}
         if self.same_row is not None:
             order = drop_repeated(self.same_row, columns, order, is_same)
+            if self.dropped is not None and len(order) < len(is_same):
+                others = pa.array(np.setdiff1d(np.arange(len(is_same)), order, assume_unique=True))
+                self._drop({name: _take_rows(columns[name], others) for name in columns})
         if len(order) != len(is_same) or (order[1:] < order[:-1]).any():
             places = pa.array(order)
             for name in columns:
@@ -192,8 +223,14 @@ class MergedRows:
         if batch.nbytes * _LARGE >= self.memory:
             # Otherwise the allocator keeps freed memory for a while and takes as much again from the system.
             pa.default_memory_pool().release_unused()
-        for start in range(0, batch.num_rows, self.spec.row_group_rows):
-            yield batch.slice(start, self.spec.row_group_rows)
+        starts = None if self.add is None else np.append(np.flatnonzero(~is_same), len(is_same))
+        for whole in [batch] if self.add is None else self.add(batch, starts):
+            for start in range(0, whole.num_rows, self.spec.row_group_rows):
+                yield whole.slice(start, self.spec.row_group_rows)
+
+    def _drop(self, columns: Mapping[str, pa.Array]) -> None:
+        if self.dropped is not None:
+            self.dropped.add(pa.RecordBatch.from_arrays(list(columns.values()), schema=self.schema))
 
     def _check_order(self, parts: Sequence[RowSlice], order: Any) -> None:
         """Raise Damaged if the rows of a part were not in order: a stable sort would have left ordered ones as they

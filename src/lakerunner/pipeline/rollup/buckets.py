@@ -25,6 +25,8 @@ from lakerunner.series.grouping import add_compensated
 
 # What a row is for its bucket.
 NOTHING, NUMBER, STALE_MARKER, HISTOGRAM = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
+# A point of parts that were all taken back: no sample, but its bucket takes the place of one that held them.
+TAKEN_BACK = np.uint8(4)
 NEVER = np.int64(-(2**63))  # no row has this time: times in ms are closer to 0
 
 
@@ -105,7 +107,7 @@ def fold_points(starts: Any, times: Any, values: Any, kinds: Any, out: Any) -> N
                     out.last_row[bucket] = row
                     if kind == STALE_MARKER:
                         out.stale_time[bucket] = times[row]
-                    else:
+                    elif kind == HISTOGRAM:
                         _note_histogram(out, bucket, times[row], times[row])
                 continue
             number = values[row]

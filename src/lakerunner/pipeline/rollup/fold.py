@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.prometheus import METADATA_ENTRY
-from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
+from lakerunner.model.signal import FIRST_HISTOGRAM, PART_COLUMNS, PART_COUNT, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import MS_NS
 from lakerunner.pipeline.merge.output import concat_batches
@@ -27,6 +27,7 @@ from lakerunner.pipeline.rollup.buckets import (
     NOTHING,
     NUMBER,
     STALE_MARKER,
+    TAKEN_BACK,
     BucketValues,
     Sketches,
     drop_overwritten,
@@ -85,7 +86,7 @@ class Fold:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the buckets: the columns of their points, those that buckets add, then the attributes."""
-        given = set(self.given.names)
+        given = set(self.given.names) - self._left_out
         may = set(_ALWAYS)
         if given & ({"count", "float_count"} if self.source == RAW else _OF_HISTOGRAMS):
             may |= {FIRST_HISTOGRAM, RESET_HISTOGRAM}
@@ -98,8 +99,18 @@ class Fold:
 
     def buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all buckets."""
-        for whole in _align_batches(batches, self.target):
+        for whole in _align_batches(map(self._own, batches), self.target):
             yield from self._of(whole)
+
+    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch without the columns of parts, except for the count: what was added up is a point like any
+        other."""
+        names = [name for name in batch.schema.names if name == PART_COUNT or name not in self._left_out]
+        return batch.select(names) if self._left_out else batch
+
+    @cached_property
+    def _left_out(self) -> frozenset[str]:
+        return frozenset(PART_COLUMNS if self.source == RAW else ()) & {*self.given.names}
 
     def _of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         times = times_ms(batch)
@@ -189,6 +200,7 @@ def _kinds_and_values(batch: pa.RecordBatch, as_sent: AsSent) -> tuple[Any, Any]
         stale |= is_histogram & _is_stale_marker(numbers(batch, "sum", np.float64))
     kinds[stale] = STALE_MARKER
     kinds[texts_are(batch, "metric_type", (METADATA_ENTRY,))] = NOTHING
+    kinds[valid(batch, PART_COUNT) & (numbers(batch, PART_COUNT, np.int64) == 0)] = TAKEN_BACK
     return kinds, read_only(values)
 
 

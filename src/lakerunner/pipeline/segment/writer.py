@@ -180,6 +180,7 @@ class SegmentIdentity:
     level: int = 0
     rolled: bool = False
     ingested: int = 0
+    rule_set: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

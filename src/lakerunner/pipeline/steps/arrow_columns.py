@@ -38,6 +38,15 @@ def codes(array: pa.Array) -> tuple[Any, pa.Array]:
     return coded.indices.to_numpy(), coded.dictionary
 
 
+def value_numbers(array: pa.Array) -> Any:
+    """Return a number for each row, equal for equal values; nulls have one of their own. Doubles are equal if their
+    bits are."""
+    if pa.types.is_floating(array.type):
+        array = array.view(pa.int64())
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return coded.indices.fill_null(-1).to_numpy() if coded.null_count else coded.indices.to_numpy()
+
+
 def changes(array: pa.Array) -> Any:
     """Return for each row whether its value differs from the row before; true for the first. No row may be null."""
     values = array.indices if pa.types.is_dictionary(array.type) else array  # a dictionary has a value once

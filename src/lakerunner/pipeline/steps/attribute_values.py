@@ -7,9 +7,10 @@ does not depend on which of them have a column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -18,6 +19,8 @@ from lakerunner.model.signal import Scope
 from lakerunner.model.streams.attribute_text import value_text
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
+
+_NO_ENTRIES = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def shredded_columns(columns: Iterable[Column], scope: Scope) -> dict[str, str]:
@@ -41,6 +44,21 @@ def row_attributes(batch: pa.RecordBatch, row: int, scope: Scope, types: Mapping
         if key not in found:
             found[key] = decode_value(text)
     return dict(sorted(found.items()))
+
+
+def map_entries(maps: pa.Array, is_wanted: Callable[[str], bool]) -> tuple[Any, Any]:
+    """Return (the row of each entry whose key is wanted, its place among the keys and items of the maps)."""
+    offsets = maps.offsets.to_numpy()
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    if not count:
+        return _NO_ENTRIES
+    keys = maps.keys.slice(first, count)
+    coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
+    wanted = np.array([is_wanted(key) for key in coded.dictionary.to_pylist()], np.bool_)
+    if not wanted.any():
+        return _NO_ENTRIES
+    places = np.flatnonzero(wanted[coded.indices.to_numpy()])
+    return np.repeat(np.arange(len(maps)), np.diff(offsets))[places], first + places
 
 
 def attributes_text(attributes: Mapping[str, Value]) -> str:

@@ -37,8 +37,8 @@ from lakerunner.model.streams.log_record import (
 )
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES
 from lakerunner.model.streams.stream_table import DETECTED_LEVEL, RESOURCE_ID
-from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT, column, find_column, plain, texts_are
-from lakerunner.pipeline.steps.attribute_values import row_attributes, shredded_columns
+from lakerunner.pipeline.steps.arrow_columns import CODED_TEXT, column, find_column, plain, texts_are, value_numbers
+from lakerunner.pipeline.steps.attribute_values import map_entries, row_attributes, shredded_columns
 from lakerunner.pipeline.steps.resource_ids import resource_ids
 
 DERIVED = (pa.field(RESOURCE_ID, pa.int64()), pa.field(DETECTED_LEVEL, CODED_TEXT))
@@ -76,8 +76,8 @@ class StreamColumns:
         telling = {key: batch.column(ATTRIBUTES.prefix + key) for key in self._telling}
         telling = {key: array for key, array in telling.items() if array.null_count < len(array)}
         stating, places = _distinct(
-            [kinds, *(_numbers(one) for one in (batch.column("severity_text"), batch.column("severity_number")))]
-            + [_numbers(array) for array in telling.values()]
+            [kinds, *(value_numbers(one) for one in (batch.column("severity_text"), batch.column("severity_number")))]
+            + [value_numbers(array) for array in telling.values()]
         )
         stated = []
         for row in places.tolist():
@@ -173,23 +173,8 @@ def _may_tell(key: str) -> bool:
 def _tells_in_map(batch: pa.RecordBatch, scope: Scope) -> Any:
     """Return which rows have a level-like name in their map."""
     maps = batch.column(scope.map_column)
-    offsets = maps.offsets.to_numpy()
-    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-    if not count:
-        return np.zeros(len(maps), np.bool_)
-    keys = maps.keys.slice(first, count)
-    coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
-    tells = np.array([_may_tell(key) for key in coded.dictionary.to_pylist()], np.bool_)
-    if not tells.any():
-        return np.zeros(len(maps), np.bool_)
-    rows = np.repeat(np.arange(len(maps)), np.diff(offsets))[tells[coded.indices.to_numpy()]]
+    rows, _ = map_entries(maps, _may_tell)
     return np.bincount(rows, minlength=len(maps)) > 0
-
-
-def _numbers(array: pa.Array) -> Any:
-    """Return a number for each row, equal for equal values; nulls have one of their own."""
-    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    return coded.indices.fill_null(-1).to_numpy() if coded.null_count else coded.indices.to_numpy()
 
 
 def _distinct(columns: list[Any]) -> tuple[Any, Any]:

@@ -71,7 +71,7 @@ def ranges_of_buckets(windows: Sketches, bounds: tuple[Ints, Ints]) -> Ranges:
     return Ranges(placed, count)
 
 
-def histograms_of(ranges: Ranges, sums: Floats, present: Bools, limit: Bounds) -> Objects:
+def histograms_of(ranges: Ranges, sums: Floats, present: Bools, limit: Bounds, zero_threshold: float = 0.0) -> Objects:
     """Build the histogram of every present range, with these sums. It is a gauge: the next range may have less."""
     made: Objects = np.full(present.size, None, object)
     there, totals = present.reshape(-1), sums.reshape(-1)
@@ -87,6 +87,7 @@ def histograms_of(ranges: Ranges, sums: Floats, present: Bools, limit: Bounds) -
                 sketch.SCALE,
                 float(ranges.placed.found[at]),
                 float(totals[at]),
+                zero_threshold,
                 zero_count=float(ranges.placed.zeros[at]),
                 positive=positive.bucket_counts(cell),
                 negative=negative.bucket_counts(cell),

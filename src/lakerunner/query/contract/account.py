@@ -29,7 +29,8 @@ class Missing:
 class Account:
     """`considered` are the live segments of the scans' time ranges; each of them ends up in `pruned`, by what left it
     out, or in `read`. `row_groups` are those of segments that were looked into, likewise. Seconds are by stage; of what
-    ran at once they are added up. `warnings` are of rows that were asked for and have expired."""
+    ran at once they are added up. `bytes_saved` are those of segments in whose place points
+    of a rule were read. `warnings` are of rows that were asked for and have expired."""
 
     considered: int = 0
     pruned: Mapping[str, int] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Account:
     rows: int = 0
     bytes_fetched: int = 0
     bytes_cached: int = 0
+    bytes_saved: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     workers: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[Missing, ...] = ()

@@ -108,7 +108,7 @@ def flat_samples(
     for number, wanted in file.groups(of.first[entries], of.rows[entries]):
         group = file.read(number, tuple(dict.fromkeys(columns)), exact=within.exact)
         for kind in kinds:
-            chosen = _choose(group, part, entries[wanted & (of.kind[entries] == kind)], within.between)
+            chosen = choose_points(group, part, entries[wanted & (of.kind[entries] == kind)], within.between)
             if len(chosen.rows) and kind in _SPREADS:
                 yield _SPREADS[kind](group, chosen, texts)
 
@@ -133,7 +133,8 @@ class _PointChoice:
         return FlatSamples(self.group, self.entry, text, group.times[self.rows], values, starts)
 
 
-def _choose(group: RowGroup, part: GroupSet, entries: Ints, between: Between) -> _PointChoice:
+def choose_points(group: RowGroup, part: GroupSet, entries: Ints, between: Between) -> _PointChoice:
+    """Return the points of these entries in a row group that are in the range."""
     low = np.maximum(part.entries.first[entries] - group.base, 0)
     high = np.minimum(part.entries.first[entries] + part.entries.rows[entries] - group.base, group.rows)
     rows, entry = ranges(low, high - low), np.repeat(entries, high - low)

@@ -6,6 +6,7 @@ The words of this folder, each with one meaning:
 - facet: one way in which Prometheus shows a stored series, such as a histogram's `_sum` (model/labels/metric_view.py)
 - group: the entries that make up one Prometheus series; a *spread* group makes several, which differ in a further label
     (`le`, `quantile`) alone and are known only from the points
+- part: a point that a rule made; parts of one group and time add up
 - block: groups that are computed together, of a bounded number of samples
 
 Input: the series tables of some segments, in their order, and matchers. Output: a layout, which is groups of entries.
@@ -58,7 +59,8 @@ class Entries:
 @dataclass(frozen=True, eq=False)
 class Layout:
     """The entries of group n are `offsets[n]:offsets[n + 1]`. `further` is the label in which the series of a spread
-    group differ, "" for other groups and for info. `metrics` are the names of metrics as sent."""
+    group differ, "" for other groups and for info. `metrics` are the names of metrics as sent. `of_rule`: which tables
+    are of segments that rules made."""
 
     labels: list[Labels]
     offsets: Ints
@@ -67,11 +69,20 @@ class Layout:
     further: list[str]
     texts: list[str]
     metrics: tuple[str, ...]
+    of_rule: Bools
     blocks_known: dict[tuple[int, int], Block] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         return 56 * len(self.entries.first) + 100 * len(self.labels) + 1000
+
+    @cached_property
+    def has_parts(self) -> Bools:
+        """Return which groups have an entry of a rule."""
+        own = self.of_rule[self.entries.table] if self.of_rule.any() else np.zeros(len(self.entries.table), bool)
+        before = np.append(0, np.cumsum(own))
+        found: Bools = before[self.offsets[1:]] > before[self.offsets[:-1]]
+        return found
 
     @cached_property
     def weights(self) -> Ints:
@@ -103,19 +114,24 @@ class Layout:
 
 
 class Block:
-    """Groups first:end of a layout, plain and spread ones apart."""
+    """Groups first:end of a layout: plain ones, those with parts, and spread ones apart. `parts` have the entries that
+    are parts, `beside_parts` the others of the same groups."""
 
     def __init__(self, layout: Layout, first: int, end: int) -> None:
         self.layout = layout
         groups = np.arange(first, end)
         is_spread = layout.spread[first:end]
-        self.plain = GroupSet(layout, groups[~is_spread])
+        has_parts = layout.has_parts[first:end] & ~is_spread
+        self.plain = GroupSet(layout, groups[~is_spread & ~has_parts])
+        self.parts = GroupSet(layout, groups[has_parts], layout.of_rule)
+        self.beside_parts = GroupSet(layout, groups[has_parts], ~layout.of_rule)
         self.spread = GroupSet(layout, groups[is_spread])
 
     @property
     def tables(self) -> list[int]:
         """Return the numbers of the tables of the segments with entries in the block."""
-        return sorted({*self.plain.by_table, *self.spread.by_table})
+        some = (self.plain, self.parts, self.beside_parts, self.spread)
+        return sorted({table for part in some for table in part.by_table})
 
     def of_further(self) -> Block:
         """Return only the groups whose series differ in a further label."""
@@ -126,14 +142,19 @@ class Block:
 
 
 class GroupSet:
-    """Some groups with their entries, and the places of each segment's entries among them."""
+    """Some groups with their entries, or those of some tables, and the places of each segment's entries among them."""
 
-    def __init__(self, layout: Layout, groups: Ints) -> None:
+    def __init__(self, layout: Layout, groups: Ints, tables: Bools | None = None) -> None:
         sizes = np.diff(layout.offsets)[groups]
         self.layout = layout
         self.groups = groups
         self.offsets: Ints = np.append(0, np.cumsum(sizes))
+        self._tables = tables
         chosen = ranges(layout.offsets[groups], sizes)
+        if tables is not None:
+            kept = tables[layout.entries.table[chosen]]
+            self.offsets = np.append(0, np.cumsum(kept))[self.offsets]
+            chosen = chosen[kept]
         self.entries = layout.entries.take(chosen)
         self.labels = [layout.labels[n] for n in groups.tolist()]
 
@@ -142,7 +163,7 @@ class GroupSet:
 
     def only(self, chosen: Bools) -> GroupSet:
         """Return only these groups."""
-        return GroupSet(self.layout, self.groups[chosen])
+        return GroupSet(self.layout, self.groups[chosen], self._tables)
 
     @cached_property
     def kinds(self) -> tuple[SampleKind, ...]:
@@ -217,8 +238,9 @@ def lay_out(registry: SeriesRegistry, tables: Sequence[SeriesTable], matchers: M
         grouping.text[of],
         grouping.rank[of],
     )
+    of_rule = np.array([table.of_rule for table in tables], bool)
     return Layout(
-        grouping.labels, offsets, entries, grouping.spread, grouping.further, grouping.texts, grouping.metrics
+        grouping.labels, offsets, entries, grouping.spread, grouping.further, grouping.texts, grouping.metrics, of_rule
     )
 
 

@@ -248,7 +248,7 @@ def exemplar_order(time: int, labels: Labels, value: float) -> tuple[object, ...
 
 
 def _of_block(block: Block, files: Mapping[int, SegmentFile]) -> Iterator[tuple[Labels, Exemplar]]:
-    for part in (block.plain, block.spread):
+    for part in (block.plain, block.beside_parts, block.spread):
         for number, entries in part.by_table.items():
             file = files.get(number)
             if file is not None and "exemplars" in file.columns:

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
@@ -25,12 +25,14 @@ from lakerunner.model.condition import Equals
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels.matcher import Matchers, SelectorTest
 from lakerunner.model.lru import LruCache
+from lakerunner.model.organization import is_of_rule
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Scan
 from lakerunner.promql.operators import Selection
 from lakerunner.query.contract.account import Account
+from lakerunner.query.metrics.added_parts import part_columns
 from lakerunner.query.metrics.compound_points import COLUMNS
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
@@ -268,7 +270,7 @@ def _table(registry: SeriesRegistry, paths: Mapping[UUID, Path], segment: Segmen
         table = registry.read(paths[segment.id], segment.side_path(SERIES_TABLE))
         if table.rows.sum() != segment.rows:
             raise Corrupt(f"its series have {table.rows.sum()} points, the segment {segment.rows}")
-        return table
+        return replace(table, of_rule=True) if is_of_rule(segment.collector) else table
 
 
 def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -304,7 +306,8 @@ def _scan(block: Block, segments: Sequence[Segment], between: tuple[int, int], m
     if any(segment.frequency_ms for segment in segments):
         return Scan("metrics", "metrics", time_, ("timestamp",), conditions=conditions, stored=more)
     every = frozenset(column.name for segment in segments for column in segment.columns)
-    columns = {*columns_of(block.plain, every), *more, "timestamp", "flags"}
+    columns = {*columns_of(block.plain, every), *columns_of(block.beside_parts, every), *more, "timestamp", "flags"}
+    columns |= part_columns(block.parts) & every
     for kind in block.spread.kinds:
         columns.update(COLUMNS.get(kind, ()))
     if block.spread.has_delta:

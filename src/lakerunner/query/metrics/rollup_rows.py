@@ -235,12 +235,9 @@ class BucketBudget:
 
 
 def sketches_of_rows(file: SegmentFile, group: int, rows: Ints, budget: BucketBudget) -> Sketches:
-    key = file.segment.organization, file.segment.id, group
-    whole = file.sketches.get(key)
-    if whole is None:
+    if file.sketches.get((file.segment.organization, file.segment.id, group)) is None:
         budget.check(_least_buckets(file, group))
-        whole = _read(file, group)
-        file.sketches.put(key, whole, whole.bytes)
+    whole = read_sketches(file, group)
     budget.take(whole.buckets_of(rows))
     found = whole.alone(rows)
     if not found.sound():
@@ -248,8 +245,17 @@ def sketches_of_rows(file: SegmentFile, group: int, rows: Ints, budget: BucketBu
     return found
 
 
+def read_sketches(file: SegmentFile, group: int) -> Sketches:
+    """Return the sketches of all rows, cached for the next query; those of rows that have none are meaningless."""
+    key = file.segment.organization, file.segment.id, group
+    whole = file.sketches.get(key)
+    if whole is None:
+        whole = _read(file, group)
+        file.sketches.put(key, whole, whole.bytes)
+    return whole
+
+
 def _read(file: SegmentFile, group: int) -> Sketches:
-    """Read the sketches of all rows; those of rows that are not windows of numbers are meaningless."""
     there = tuple(name for name in SKETCH_COLUMNS if name in file.columns)
     table = file.table(group, there)
     columns = {name: _one(table.column(name)) for name in there}

@@ -2,7 +2,8 @@
 
 Input: a block of a layout, and its segments' files. Output: Samples. Invariants: the times of each series ascend
 strictly and are in (start, end]. Of the points of one ms the last by stored series, nanosecond, collector, ingest and
-row counts; so the result does not depend on which segments hold the points, and segments may be merged.
+row counts; so the result does not depend on which segments hold the points, and segments may be merged. Points that
+rules made are added up instead (added_parts.py); where other points have the same ms, these count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lakerunner.model.labels.matcher import SelectorTest
 from lakerunner.model.labels.metric_view import SampleKind
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.promql.selection.staleness import STALE
+from lakerunner.query.metrics.added_parts import overlay_points, part_samples
 from lakerunner.query.metrics.compound_points import (
     COLUMNS,
     OTLP_COLUMNS,
@@ -78,14 +80,23 @@ def block_samples(block: Block, reading: SampleReader, test: SelectorTest) -> Sa
     """Read the block; `test` decides on the further labels of spread groups."""
     parts = []
     if len(block.plain):
-        found, tied = _PlainReader(block.plain, reading).samples()
-        if tied.any():
-            exact, _ = _PlainReader(block.plain.only(tied), reading.in_ns()).samples()
-            overlay(found, tied, exact)
+        parts.append(_plain(block.plain, reading))
+    if len(block.parts):
+        found = part_samples(block.parts, reading.files, reading.between, reading.pool)
+        if len(block.beside_parts.entries.first):
+            found = overlay_points(found, _plain(block.beside_parts, reading))
         parts.append(found)
     if len(block.spread):
         parts.append(_spread(block, reading, test))
     return concatenate_samples([part for part in parts if len(part)])
+
+
+def _plain(part: GroupSet, reading: SampleReader) -> Samples:
+    found, tied = _PlainReader(part, reading).samples()
+    if tied.any():
+        exact, _ = _PlainReader(part.only(tied), reading.in_ns()).samples()
+        overlay(found, tied, exact)
+    return found
 
 
 def columns_of(part: GroupSet, columns: frozenset[str]) -> tuple[str, ...]:

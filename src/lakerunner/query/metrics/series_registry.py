@@ -63,11 +63,13 @@ _DESCRIPTION_COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class SeriesTable:
-    """Row n: series `numbers[n]` has `rows[n]` points from row `first[n]` of the segment on."""
+    """Row n: series `numbers[n]` has `rows[n]` points from row `first[n]` of the segment on. `of_rule`: the points are
+    parts."""
 
     numbers: Ints
     first: Ints
     rows: Ints
+    of_rule: bool = False
 
     @property
     def bytes(self) -> int:

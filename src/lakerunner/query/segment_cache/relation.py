@@ -23,6 +23,7 @@ from lakerunner.lakeql.tables import ColumnKind, TableColumn, table_of_signal
 from lakerunner.model.condition import AllOf
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import RESOURCE, SCOPES, Attribute, signal_named
+from lakerunner.model.streams.label_sources import LabelSources
 from lakerunner.plan.scan import (
     ARRIVED,
     DETECTED_LEVEL,
@@ -39,7 +40,6 @@ from lakerunner.plan.scan import (
     internal_column,
     typed_column,
 )
-from lakerunner.query.segment_cache.label_sources import LabelSources
 from lakerunner.query.segment_cache.lease import NO_END, LeasedFile
 from lakerunner.query.segment_cache.row_filter import ANY_ROW, RowFilter
 from lakerunner.query.segment_cache.sql_text import quoted, text

@@ -18,7 +18,7 @@ from lakerunner.lakeql.tables import ColumnKind, table_of_signal
 from lakerunner.model.condition import AllOf, AnyOf, Condition, Equals, Labelled, NotNull, Present, Stored
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, SCOPE, SCOPES, Attribute
-from lakerunner.query.segment_cache.label_sources import LabelSources
+from lakerunner.model.streams.label_sources import LabelSources
 from lakerunner.query.segment_cache.prune import labelling, lacks_label, stored_values
 from lakerunner.query.segment_cache.sql_text import blob, quoted, text
 

@@ -6,7 +6,8 @@ There are two different questions:
   one of them is live again, each of its rows counts twice. This is an error, checked for all segments by their ids.
 - Do two live segments hold equal rows? A sender may deliver a row twice, and until compaction merges both segments,
   both rows exist. This is a note. Logs are compared by (delivery, delivery_row) and their sort key, if they have them;
-  spans and points by all columns. Rollups are not compared: a later bucket may exist beside the one it overrides.
+  spans and points by all columns. Rollups are not compared: a later bucket may exist beside the one it overrides. Nor
+  are points that rules made: they add up.
 
 What always holds: equal rows inside one segment are counted as separate rows. Memory is bounded: an hour with many rows
 is read several times, each time for a share of the digests.
@@ -24,6 +25,7 @@ from lakerunner.index.inspect import Hour
 from lakerunner.index.segments import CollectorTier
 from lakerunner.model.display import plural
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.organization import is_of_rule
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange, hour_of
 from lakerunner.services.checks.finding import ERROR, NOTE, CheckScope, Findings, Lake
@@ -45,7 +47,8 @@ def check_inputs(lake: Lake, scope: CheckScope, found: Findings) -> None:
 
 
 def check_equal_rows(lake: Lake, scope: CheckScope, found: Findings) -> None:
-    hours = lake.index.inspect.crowded(scope.organization.id)
+    # Parts of equal rows are equal, and both count.
+    hours = [hour for hour in lake.index.inspect.crowded(scope.organization.id) if not is_of_rule(hour.collector)]
     chosen = hours
     if not scope.deep and len(hours) > scope.sample:
         chosen = sorted(Random(scope.seed).sample(hours, scope.sample))  # noqa: S311 - a sample, no secret

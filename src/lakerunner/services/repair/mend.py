@@ -21,7 +21,7 @@ from lakerunner.index.commit import Basis, Commit
 from lakerunner.model.display import plural
 from lakerunner.model.errors import Conflict, Corrupt
 from lakerunner.model.failpoint import reach
-from lakerunner.model.organization import Organization
+from lakerunner.model.organization import Organization, is_of_rule
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIER_NAMES, source_of
 from lakerunner.model.time import MS_NS, TimeRange, iso_time
@@ -78,6 +78,8 @@ def mend(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> RepairOut
 def _repair(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> RepairOutcome:
     if unit.lost[0].whole_file and (made := _equal_segment(tools, unit)) is not None:
         return made
+    if not unit.first.frequency_ms and is_of_rule(unit.first.collector):
+        raise Unrepairable("a rule made it: drop the rule and add it again")
     if not unit.first.frequency_ms:
         return _restore_rows(tools, unit, damaged)
     rows, sources = make_buckets(tools, unit, damaged)
@@ -110,10 +112,41 @@ def _restore_rows(tools: Tools, unit: RepairUnit, damaged: Collection[UUID]) -> 
         if not found.rows or (not whole and (differs or unit.lost[0].whole_file)):
             left = f"not repaired: {found.rows:,} of {plural(unit.rows, 'row')} found; {reason}"
             return RepairOutcome(unit, "", reason=left, whole=False, changed=False)
-        parts = [replace(one, ingested=unit.ingested, rolled=unit.first.rolled, level=0) for one in found.segments]
+        rule_set, renewed = _cover(tools, unit, damaged, is_same=found.rows == unit.rows)
+        parts = [
+            replace(one, ingested=unit.ingested, rolled=unit.first.rolled, rule_set=rule_set, level=0)
+            for one in found.segments
+        ]
         made = write_again(_work(unit, parts), search.scratch, tools.merge, directory)
         _commit(tools, unit, made)
-    return RepairOutcome(unit, _did(tools, unit, found), found.rows, found.objects, reason, whole)
+    return RepairOutcome(unit, _did(tools, unit, found) + renewed, found.rows, found.objects, reason, whole)
+
+
+def _cover(tools: Tools, unit: RepairUnit, damaged: Collection[UUID], *, is_same: bool) -> tuple[tuple[int, ...], str]:
+    """Return which rules cover the restored rows, and what was done for it. If they are the rows that were lost, their
+    rules cover them, whose parts are still there. Else nobody can tell what the rules made of rows that stay lost, or
+    that were in lost segments with other rules: new versions begin, which cover nothing, and no query reads the parts
+    of the old ones."""
+    others = tools.lake.index.segments.get(unit.first.organization, damaged)
+    sets = {one.segment.rule_set for one in unit.lost}
+    sets |= {one.rule_set for one in others if _is_near(one, unit)}
+    if is_same and len(sets) == 1:
+        return sets.pop(), ""
+    covering = {id_ for rules in sets for id_ in rules}
+    rules, organization = tools.lake.index.metric_rules, unit.first.organization
+    if not covering or not any(one.id in covering for one in rules.current(organization)):
+        return (), ""
+    if tools.dry_run:
+        return (), "; would begin new versions of the rules that covered them"
+    names = ", ".join(one.rule.name for one in rules.renew(organization, covering))
+    return (), f"; new versions of the rules that covered them: {names}"
+
+
+def _is_near(segment: Segment, unit: RepairUnit) -> bool:
+    """Return whether the unit may have got rows of this segment."""
+    of = unit.first
+    is_alike = (segment.collector, segment.signal) == (of.collector, of.signal) and not segment.frequency_ms
+    return is_alike and segment.time.overlaps(unit.time)
 
 
 def _work(unit: RepairUnit, segments: Sequence[Segment]) -> RestoreWork:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import Absent, Unavailable
-from lakerunner.model.organization import NAME
+from lakerunner.model.organization import NAME, RULE_PREFIX
 from lakerunner.model.source import SEGMENT_PREFIX, SIGNAL_NAMES
 from lakerunner.objects.store import ObjectMeta, ObjectStore
 
@@ -97,7 +97,7 @@ def is_unchanged(store: ObjectStore, meta: ObjectMeta) -> bool:
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FILE = re.compile(
-    rf"{SEGMENT_PREFIX}{_UUID}/{NAME.pattern}/\d{{8}}/(?P<signal>{'|'.join(SIGNAL_NAMES)})/\d\d/"
+    rf"{SEGMENT_PREFIX}{_UUID}/{RULE_PREFIX}?{NAME.pattern}/\d{{8}}/(?P<signal>{'|'.join(SIGNAL_NAMES)})/\d\d/"
     rf"tbl_(?P<id>{_UUID})\.[a-z0-9._]+"
 )
 
