@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
+from lakerunner.logql.log_plan import LogqlQuestion, compile_logql
 from lakerunner.logql.metric_expression import RangeLeaf, metric_expression
 from lakerunner.logql.rule_guard import CLAUSES, Wanted, refusal, whole_buckets
 from lakerunner.logql.rule_query import RuleQuery, rule_query
 from lakerunner.logql.text.parse import parse_logql
 from lakerunner.logql.text.syntax import Pipeline
-from lakerunner.model.metric_rules.metric_rule import Measure, MetricRule
+from lakerunner.model.metric_rules.metric_rule import Measure, MetricRule, RuleVersion
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
 from lakerunner.series.values import Steps
 
+ALL = '{app=~".+"}'
 NO_NAMES = StreamRules.from_json({"discover_service_name": []})
 MINUTES = Steps(10 * MINUTE_NS, 20 * MINUTE_NS, MINUTE_NS)
 
@@ -121,3 +125,16 @@ def test_the_rules_of_streams_decide_whether_every_stream_has_a_service_name() -
 def test_every_clause_has_a_query_that_it_alone_refuses() -> None:
     assert {clause for clause, *_ in REFUSED} == set(CLAUSES)
     assert isinstance(wanted(ACCEPTED[0][0]).leaf, RangeLeaf)
+
+
+def test_a_stored_rule_that_cannot_run_any_more_is_refused_and_others_are_used() -> None:
+    rules = (
+        MetricRule(name, "logs", text, Measure.parse("count"), "made") for name, text in (("old", "{"), ("new", ALL))
+    )
+    versions = tuple(RuleVersion(number, UUID(int=1), 1, one) for number, one in enumerate(rules))
+    minute = 10 * MINUTE_NS
+    plan = compile_logql(LogqlQuestion(f"sum(count_over_time({ALL}[1m]))", minute, minute, versions=versions), minute)
+    (leaf,) = plan.leaves
+    assert leaf.points is not None
+    assert leaf.points.name == "new version 1"
+    assert [one.partition(",")[0] for one in leaf.refused] == ["rule old version 1 is not used"]

@@ -130,7 +130,7 @@ def _wait(index: Index, version: RuleVersion) -> int:
 
 
 def progress_text(coverage: RuleCoverage, rows: int, seconds: float) -> str:
-    """Return a line of progress: so many rows were covered in these seconds."""
+    """Return a line of progress; `rows` were covered in these seconds."""
     rate = round(rows / seconds) if seconds > 0 else 0
     return (
         f"{coverage.covered_segments:,} of {plural(coverage.segments, 'segment')}, {coverage.covered_rows:,} of "

@@ -2,7 +2,7 @@
 
 Comes in: rules that their languages have checked (services/metric_rules.py). Goes out: versions, with the number by
 which segments and collectors know them. What always holds: an organization has one current version of a rule, and its
-rules keep the laws of model/metric_rules/rule_changes.py, whoever changes them at the same time, because all changes of
+rules keep the laws of model/metric_rules/rule_changes.py, also if several processes change them, because all changes of
 an organization wait for each other; its version numbers only grow, also when a rule was dropped.
 """
 
@@ -92,7 +92,7 @@ class MetricRules:
         return sorted((_version(*row) for row in rows), key=lambda one: one.rule.name)
 
     def retire(self, organization: UUID) -> None:
-        """Take the points of ended versions out of the lake whose metric a current version makes anew from stored rows:
+        """Take the points of ended versions out of the lake whose metric a current version makes of stored rows:
         both would be added up. An ingest that began before its version ended may have committed some since."""
         with self._database.transaction() as transaction:
             _retire(transaction, organization)

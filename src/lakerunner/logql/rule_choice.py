@@ -16,6 +16,7 @@ from lakerunner.logql.rule_guard import Wanted, difference, refusal, whole_bucke
 from lakerunner.logql.rule_query import RuleQuery, rule_query
 from lakerunner.logql.text.printer import exact_text
 from lakerunner.logql.text.syntax import Pipeline
+from lakerunner.model.errors import UserError
 from lakerunner.model.metric_rules.metric_rule import RuleVersion
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.plan import Leaf, Points
@@ -25,21 +26,28 @@ _LOGS = "logs"
 
 def with_points(leaf: Leaf, operator: LogSamples, wanted: Wanted, versions: Sequence[RuleVersion]) -> Leaf:
     """Return the leaf with the points that may replace its rows, if a rule allows it."""
-    refused, found = [], []
+    refused: list[tuple[RuleVersion, str]] = []
+    found: list[tuple[RuleVersion, RuleQuery]] = []
     for version in versions:
         if version.rule.signal != _LOGS or not version.is_active:
             continue
-        query = rule_query(version.rule)
+        try:
+            query = rule_query(version.rule)
+        except UserError as error:  # one that an older release took
+            refused.append((version, error.message))
+            continue
         if reason := refusal(wanted, query):
-            refused.append(f"rule {version.rule.name} version {version.version} is not used, {reason}")
+            refused.append((version, reason))
         else:
             found.append((version, query))
     found.sort(key=_order)
     points = _points(leaf, operator, wanted, *found[0]) if found else None
-    refused += [
-        f"rule {one.rule.name} version {one.version} is not used, another has fewer points" for one, _ in found[1:]
-    ]
-    return replace(leaf, points=points, refused=tuple(refused))
+    refused += [(version, "another has fewer points") for version, _ in found[1:]]
+    return replace(leaf, points=points, refused=tuple(_not_used(*one) for one in refused))
+
+
+def _not_used(version: RuleVersion, reason: str) -> str:
+    return f"rule {version.rule.name} version {version.version} is not used, {reason}"
 
 
 def _order(one: tuple[RuleVersion, RuleQuery]) -> tuple[int, int, int]:

@@ -178,7 +178,7 @@ def _compiled_versions(versions: tuple[RuleVersion, ...]) -> _Versions:
 
 
 def _rows_of(batch: StoredBatch, codes: Any, places: Sequence[int], count: int) -> StoredRows:
-    """Return the rows of the resources at these places, of so many."""
+    """Return the rows of the resources at these places; `count` is the number of resources."""
     if len(places) == count:
         return StoredRows(batch)
     chosen = np.zeros(count, np.bool_)

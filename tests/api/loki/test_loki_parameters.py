@@ -10,6 +10,7 @@ from lakerunner.api.loki.known_rules import KnownRules
 from lakerunner.api.loki.log_parameters import LogParameters
 from lakerunner.api.loki.loki_errors import LokiError
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.metric_rules.metric_rule import Measure, MetricRule, RuleVersion
 from lakerunner.model.streams.stream_rules import DEFAULT_RULES, StreamRules
 
 NOW = 1_714_564_800_000_000_000
@@ -98,3 +99,14 @@ def test_rules_are_remembered_and_outlive_the_index() -> None:
     with pytest.raises(Unavailable):
         rules.of(UUID(int=2))
     assert len(asked) == 4
+
+
+def test_rules_over_logs_are_those_of_the_streams() -> None:
+    rule = MetricRule("r", "logs", '{app="a"}', Measure.parse("count"), "made")
+    first, second = (RuleVersion(number, UUID(int=1), number, rule) for number in (1, 2))
+    answers = iter([(first,), (second,), (second,), (second,)])
+    clock = [0.0]
+    rules = KnownRules(lambda _: DEFAULT_RULES, 5.0, lambda: clock[0], lambda _: next(answers))
+    assert rules.log_rules(UUID(int=1)) == (DEFAULT_RULES, ())  # the streams changed while both were read
+    clock[0] = 5.0
+    assert rules.log_rules(UUID(int=1)) == (DEFAULT_RULES, (second,))

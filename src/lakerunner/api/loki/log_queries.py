@@ -139,9 +139,9 @@ class LogQueries:
         def begin() -> Any:
             planning = time.perf_counter()
             cut = replace(parsed.question.limits, cut_answer=is_drilldown(asked.http.headers))
-            question = replace(parsed.question, rules=self.rules.of(asked.organization), limits=cut)
-            if parsed.materialized:
-                question = replace(question, versions=self.rules.versions(asked.organization))
+            streams, versions = self.rules.log_rules(asked.organization)
+            versions = versions if parsed.materialized else ()
+            question = replace(parsed.question, rules=streams, limits=cut, versions=versions)
             plan = compile_logql(question, now_ns)
             planned = time.perf_counter() - planning
             options = Options(now_ns, explain=parsed.explain, text=parsed.question.text, planned=planned)

@@ -109,9 +109,8 @@ class NativeLogsApi:
         text = parsed.question.text
 
         def begin() -> Any:
-            question = replace(parsed.question, rules=self.rules.of(asked.organization))
-            if parsed.materialized:
-                question = replace(question, versions=self.rules.versions(asked.organization))
+            streams, versions = self.rules.log_rules(asked.organization)
+            question = replace(parsed.question, rules=streams, versions=versions if parsed.materialized else ())
             options = Options(now_ns, text=text)
             return self.engine.answer(asked.organization, compile_logql(question, now_ns), options)
 
